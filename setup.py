@@ -1,7 +1,7 @@
 """Puts the Bazel ruleset into the wheel, as qola/_ruleset; all else is in pyproject.toml.
 
 An installed qola builds without a checkout: its workspaces depend on that copy
-(qola/ruleset.py finds it).
+(qola/common/ruleset.py finds it).
 """
 
 from __future__ import annotations
@@ -17,8 +17,13 @@ ROOT = Path(__file__).resolve().parent
 TARGET = "qola/_ruleset"
 
 FILES = (".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw")
-DIRECTORIES = ("cc", "qola", "rules", "third_party", "tools")
+DIRECTORIES = (
+    *("gfxemu", "qola", "qola_base", "qola_lab", "rules", "runtime"),
+    *("third_party", "tools"),
+)
 LEFT_OUT = ("__pycache__", "_ruleset")
+#: Tests of the parts.
+TESTS = ("gfxemu/tests/", "qola_lab/tests/", "runtime/tests/")
 
 
 def ruleset_files() -> list[str]:
@@ -29,7 +34,8 @@ def ruleset_files() -> list[str]:
         for path in (ROOT / directory).rglob("*")
         if path.is_file() and not set(LEFT_OUT) & set(path.relative_to(ROOT).parts)
     ]
-    return sorted([*FILES, *map(str, found)])
+    names = [path.as_posix() for path in found]
+    return sorted([*FILES, *(name for name in names if not name.startswith(TESTS))])
 
 
 class BuildWithRuleset(build_py):

@@ -12,8 +12,8 @@ from bench.ninja_build import TIMED, NinjaBuild
 from bench.processes import Run
 from bench.setting import place_flags
 from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
-from qola.files import sha256_of, write_if_changed
 from qola.plan.model import PlannedModule, TorchModule
+from qola_base.files import sha256_of, write_if_changed
 
 # aiter/jit/utils/cpp_extension.py: flags of every compile, in its order.
 _COMMON_FLAGS = [

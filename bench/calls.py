@@ -1,8 +1,8 @@
 """Measures first calls, calls of loaded kernels and loading, of lazy, split and full libraries.
 
-    ./bazelw build //cc/fake_hip @qola_quickstart//:{bundle,lazy_bundle,split_bundle}
+    ./bazelw build //gfxemu/fake_hip @qola_quickstart//:{bundle,lazy_bundle,split_bundle}
     python3 -m bench.calls --full BUNDLE --lazy LAZY_BUNDLE --split SPLIT_BUNDLE --sdk SDK \
-        --work EMPTY_DIRECTORY --runtime bazel-bin/cc/fake_hip/libamdhip64.so.7
+        --work EMPTY_DIRECTORY --runtime bazel-bin/gfxemu/fake_hip/libamdhip64.so.7
 
 Prints a table; without --lazy, only the rows of split libraries. The fake HIP runtime is the
 device, so a call ends where the kernel would start. Problems are bf16 with head dimension 128.
@@ -25,7 +25,7 @@ from pathlib import Path
 from bench.processes import BenchError
 from bench.report import quantity
 from bench.setting import ROOT, as_distributed, place_flags
-from qola.errors import Finding, QolaError
+from qola_base.errors import Finding, QolaError
 
 _NO_MASK, _BOTTOM_RIGHT = "0", "2"
 _REPETITIONS = 7

@@ -10,7 +10,7 @@ from bench.ninja_build import TIMED, NinjaBuild
 from bench.processes import Run
 from bench.setting import place_flags
 from bench.workload import ARCH, RECEIPT, Planned, check_same
-from qola.files import sha256_of
+from qola_base.files import sha256_of
 
 PROJECT = Path(__file__).resolve().parent / "ck_cmake"
 

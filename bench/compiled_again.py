@@ -15,13 +15,13 @@ from pathlib import Path
 
 from qola.aiter.tree import read_tree
 from qola.cli.console import Table, to_text
-from qola.files import sha256_of, sha256_of_text
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan, TorchModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
+from qola_base.files import sha256_of, sha256_of_text
 
 
 @dataclass(frozen=True)

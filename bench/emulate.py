@@ -1,12 +1,12 @@
 """Measures the speed of the emulator, in instructions of waves per second of CPU time.
 
-    ./bazelw build //cc/fake_hip @qola_quickstart//:libmha_fwd @qola_quickstart//:libmha_fwd_caller
+    ./bazelw build //gfxemu/fake_hip @qola_quickstart//:libmha_fwd{,_caller}
     python3 -m bench.emulate --runtime libamdhip64.so.7 --library quickstart_libmha_fwd.so \
         --caller libmha_fwd_caller.so --arch gfx950 --dtype bf16 --dim 128
 
 Runs a forward of one sequence and four heads with several numbers of concurrent waves, after one
 warm-up call, and prints a JSON object. Bazel's engine is used if bazel-bin has one: build
-//qola/emulate:engines, and copy the libraries that it names beside qola/emulate/engine.c.
+//gfxemu:engines, and copy the libraries that it names beside gfxemu/engine.c.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from qola.emulate import native
-from qola.emulate.hip import Hip
-from qola.emulate.isa import ISAS
-from qola.emulate.launch import Options
+from gfxemu import native
+from gfxemu.hip import Hip
+from gfxemu.isa import ISAS
+from gfxemu.launch import Options
 
 
 def main(argv: Sequence[str] | None = None) -> int:

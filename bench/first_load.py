@@ -13,9 +13,14 @@ from pathlib import Path
 from statistics import median
 
 from bench.processes import BenchError
-from qola.code_object.elf import Elf
-from qola.code_object.offload import compressed_size, is_compressed, read_bundle, registered_bundles
-from qola.errors import Finding
+from qola_base.code_object.elf import Elf
+from qola_base.code_object.offload import (
+    compressed_size,
+    is_compressed,
+    read_bundle,
+    registered_bundles,
+)
+from qola_base.errors import Finding
 
 _REPETITIONS = 100
 # amd_comgr.h

@@ -17,7 +17,7 @@ from typing import Any
 from bench import measure, ours, report, rows
 from bench.processes import BenchError
 from bench.workload import ARCH, WORKLOADS
-from qola.errors import Finding, QolaError
+from qola_base.errors import Finding, QolaError
 
 _EPILOG = """\
 Rows, each with the suffix "vs AITER with ninja" or "vs CK with CMake". Their meaning is explained

@@ -23,9 +23,9 @@ from bench.rows import CONTENDERS
 from bench.setting import ROOT, Setting, TorchSetting, as_distributed, sdk_facts
 from bench.workload import Planned, Workload, plan
 from qola.aiter.tree import read_tree
+from qola.common.version import __version__
 from qola.fetch.wheel import read_pin
 from qola.report.execution_log import Spawn
-from qola.version import __version__
 
 _REPETITIONS = 3
 

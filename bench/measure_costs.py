@@ -53,9 +53,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import read_tree
-from qola.folder import Folder
-from qola.json_types import json_fields
-from qola.layout import KERNEL_COMPILE
+from qola.common.folder import Folder
+from qola.common.layout import KERNEL_COMPILE
 from qola.manifest.load import loads
 from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.plan.planner import build_plan
@@ -77,10 +76,11 @@ from qola.query.estimate import (
 from qola.repository.build_files import config_header
 from qola.triton import own
 from qola.triton.kernel import instance_name
+from qola_base.json_types import json_fields
 
 ROOT = Path(__file__).resolve().parents[1]
 
-API = ROOT / "cc/api"
+API = ROOT / "runtime/api"
 ARCH = "gfx950"
 COSTS = ROOT / "qola/query/costs.json"
 BUILDS = ROOT / "tests/golden/builds.json"
@@ -424,7 +424,7 @@ _Groups = dict[tuple[str, str], dict[Path, _Observed]]
 
 def read_object(path: Path) -> Bytes:
     """Return the bytes of an object by their use."""
-    from qola.code_object.elf import Elf  # noqa: PLC0415 - bench/python has no pyelftools
+    from qola_base.code_object.elf import Elf  # noqa: PLC0415 - bench/python has no pyelftools
 
     data = path.read_bytes()
     linked: Counter[str] = Counter()

@@ -20,10 +20,10 @@ from qola.build import workspace
 from qola.build.bazel import child_environment
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
-from qola.errors import Finding
-from qola.files import sha256_of
-from qola.layout import KERNEL_COMPILE
+from qola.common.layout import KERNEL_COMPILE
 from qola.report.execution_log import Spawn, read_spawns
+from qola_base.errors import Finding
+from qola_base.files import sha256_of
 from tools.remote.loopback import free_port, listening
 
 

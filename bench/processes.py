@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from qola.errors import Finding, QolaError
+from qola_base.errors import Finding, QolaError
 
 _INTERVAL_SECONDS = 0.2
 _LOG_LINES = 25

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import mean
 
 from bench.processes import BenchError
-from qola.errors import Finding
+from qola_base.errors import Finding
 
 Batches = Mapping[str, Sequence[str]]
 """Kernels by the name of their batch; a kernel outside batches has its own name."""

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Literal
 
 from bench.processes import BenchError
-from qola.errors import Finding
+from qola_base.errors import Finding
 
 Unit = Literal["s", "bytes"]
 

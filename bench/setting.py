@@ -37,7 +37,11 @@ class TorchSetting:
         text = (torch / "torch.bzl").read_text(encoding="utf-8")
         found = ast.literal_eval(text.partition("TORCH = ")[2])
         inside = ("include", "include/torch/csrc/api/include", "multiarch", "python")
-        places = [ROOT / "cc/torch/cpu_check", *(torch / place for place in inside), rocm_headers]
+        places = [
+            ROOT / "runtime/torch/cpu_check",
+            *(torch / place for place in inside),
+            rocm_headers,
+        ]
         macros = [f"_GLIBCXX_USE_CXX11_ABI={found['cxx11_abi']}", "TORCH_API_INCLUDE_EXTENSION_H"]
         macros += ["TORCH_Float4_e2m1fn_x2"] if found["fp4"] else []
         libraries = ("c10", "torch_cpu", "torch", "torch_python")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from qola.aiter.tree import read_tree
 from qola.cli.console import Table, duration, size, to_text
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request

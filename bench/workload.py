@@ -8,13 +8,13 @@ from pathlib import Path
 
 from bench.processes import BenchError
 from qola.aiter.tree import AiterTree
-from qola.errors import Finding
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan, TorchModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
+from qola_base.errors import Finding
 
 DIRECTORY = Path(__file__).resolve().parent / "workloads"
 ARCH = "gfx950"

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from qola.version import __version__
+from qola.common.version import __version__
 
 if TYPE_CHECKING:
     from qola.api import build_kernels, checkout_aiter

@@ -22,6 +22,7 @@ from qola.build.setup import resolve_build, set_up
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS, Level
+from qola.common.ruleset import ruleset_root
 from qola.manifest.archs import choose_modules
 from qola.manifest.archs import split as split_archs
 from qola.manifest.load import load
@@ -29,8 +30,7 @@ from qola.manifest.types import BuildMode
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.fetch import first_prebuilt
 from qola.prebuilt.options import PrebuiltOptions
-from qola.progress import library_progress, log
-from qola.ruleset import ruleset_root
+from qola_base.progress import library_progress, log
 
 
 def build_kernels(

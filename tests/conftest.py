@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.progress import STATUS, log
+from qola_base.progress import STATUS, log
 
 TREE_VARIABLE = "QOLA_TEST_AITER_TREE"
 

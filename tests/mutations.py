@@ -82,7 +82,7 @@ MUTATIONS = (
         "qola/aiter/proven_faults.py",
         "return kernel.sha256 in fault.code_objects",
         "return False",
-        "tests/health/test_proven_faults.py",
+        "qola_lab/tests/health/test_proven_faults.py",
     ),
     Mutation(
         "batches of norms, GEMMs and MoE",
@@ -121,7 +121,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the cache directory",
-        "qola/cache.py",
+        "qola_base/cache.py",
         "if status.st_uid not in trusted and (",
         "if False and (",
         "tests/common/test_cache.py",
@@ -145,21 +145,21 @@ MUTATIONS = (
         "qola/kernel/rules.py",
         "        for wrong in rule.check(config, known)\n",
         "        for wrong in ()\n",
-        "tests/fmha/test_rules.py",
+        "qola_lab/tests/fmha/test_rules.py",
     ),
     Mutation(
         "verdicts that are stored, and resumed runs",
-        "qola/verify/store.py",
+        "qola_lab/verify/store.py",
         "return None if content is None else reader(kind)(parse_json(content))",
         "return None",
-        "tests/verify/test_store.py",
+        "qola_lab/tests/verify/test_store.py",
     ),
     Mutation(
         "`qola init --model`: kernels of each layer, and a manifest",
-        "qola/models/config.py",
+        "qola_lab/models/config.py",
         "[FULL if layer < first else SLIDING for layer in range(count)]",
         "[FULL] * count",
-        "tests/models/test_model_config.py",
+        "qola_lab/tests/models/test_model_config.py",
     ),
     Mutation(
         "`qola report` and its page",
@@ -177,7 +177,7 @@ MUTATIONS = (
     ),
     Mutation(
         "exit codes",
-        "qola/errors.py",
+        "qola_base/errors.py",
         '    PLAN = 6, "the manifest and AITER do not match"\n',
         '    PLAN = 26, "the manifest and AITER do not match"\n',
         "tests/cli/test_exit_codes.py",

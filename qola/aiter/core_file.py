@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from qola.aiter.expressions import Names, RefusedError, evaluate, parse, source_of
-from qola.errors import unseen
+from qola_base.errors import unseen
 
 DEFAULT_CK_DIR = "3rdparty/composable_kernel"
 _CK_NAMES = ("CK_DIR", "CK_3RDPARTY_DIR")

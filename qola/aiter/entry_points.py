@@ -15,7 +15,7 @@ from qola.aiter.declarations import Function, Parameter, Scope, qualified, read_
 from qola.aiter.includes import closure, find, include_dirs, includes
 from qola.aiter.preprocess import Macros, code, lines
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.errors import AiterError, Finding
+from qola_base.errors import AiterError, Finding
 
 NAMESPACE = "aiter"
 LAUNCHER = "fmha_bwd_launcher"
@@ -36,7 +36,8 @@ class EntryFunction:
         parameters: all have names; types are qualified for use outside of namespace aiter, AITER's
             arguments are references.
         direction: the direction that it runs, "" if it launches nothing.
-        calls: the C++ function that it calls: ``::aiter::mha_fwd``, or one of cc/api/qola_kv.h.
+        calls: the C++ function that it calls: ``::aiter::mha_fwd``, or one of
+            runtime/api/qola_kv.h.
         member: the member of the result to return, such as ``.workspace_size``; "" for all of it.
     """
 

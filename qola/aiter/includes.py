@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.files import lossy_text
+from qola_base.files import lossy_text
 
 # Begins with a rare character instead of ^, for speed: generated sources have 90 MB.
 _INCLUDE = re.compile(r"""#[ \t]*(?:include|include_next|import)[ \t]*(["<])([^">\n]+)[">]""")

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.errors import Finding
-from qola.files import lossy_text
-from qola.json_types import Scalar
-from qola.version import docs_url
+from qola.common.version import docs_url
+from qola_base.errors import Finding
+from qola_base.files import lossy_text
+from qola_base.json_types import Scalar
 
 FILE = Path(__file__).with_name("known_faults.json")
 

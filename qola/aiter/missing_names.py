@@ -16,7 +16,7 @@ from pathlib import Path
 from qola.aiter.includes import closure, find, include_dirs, includes
 from qola.aiter.preprocess import Macros, code_lines, lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.files import lossy_text
+from qola_base.files import lossy_text
 
 #: First directories of headers of compilers and packages, which are quoted at times.
 _ELSEWHERE = re.compile(

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from qola.aiter.expressions import ARCH_TOKEN, MAX_LENGTH, Names, RefusedError, Value, evaluate
-from qola.errors import AiterError, Finding, unseen
+from qola_base.errors import AiterError, Finding, unseen
 
 CONFIG_FILE = "aiter/jit/optCompilerConfig.json"
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from qola.aiter.known_faults import holds
 from qola.aiter.tree import AiterTree
-from qola.errors import Finding, Severity
-from qola.json_types import Scalar
-from qola.layout import OWN_PATCHES
-from qola.version import docs_url
+from qola.common.layout import OWN_PATCHES
+from qola.common.version import docs_url
+from qola_base.errors import Finding, Severity
+from qola_base.json_types import Scalar
 
 FILE = Path(__file__).with_name("proven_faults.json")
 REFUSE = "refuse_proven_faults"

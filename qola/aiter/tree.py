@@ -35,8 +35,8 @@ from qola.aiter.module_config import (
     expression,
 )
 from qola.aiter.tuning_tables import CONFIGS, MergedTable, TuningTables, tuning_tables
-from qola.errors import AiterError, Finding, unseen
-from qola.files import UnfitFileError, bounded_bytes, lossy_text
+from qola_base.errors import AiterError, Finding, unseen
+from qola_base.files import UnfitFileError, bounded_bytes, lossy_text
 
 __all__ = [
     "ARCH_TOKEN",

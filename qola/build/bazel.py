@@ -16,9 +16,9 @@ from pathlib import Path
 
 from qola.build.events import ANSI, EventReader, fails, find_refusal
 from qola.build.progress import Status
-from qola.errors import Finding, ToolchainError
-from qola.progress import Pace, flush_progress, log
-from qola.version import docs_url
+from qola.common.version import docs_url
+from qola_base.errors import Finding, ToolchainError
+from qola_base.progress import Pace, flush_progress, log
 
 #: Bazel's exit codes for faults of the machine: environment, bazelw's set-up, server.
 _MACHINE_EXIT_CODES = frozenset({36, 37, 38, 45})

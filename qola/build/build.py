@@ -26,9 +26,7 @@ from qola.build.pack import SUFFIX
 from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, messages_of, results_of
 from qola.build.setup import ResolvedBuild, Setup
-from qola.errors import Finding
-from qola.files import write_if_changed
-from qola.layout import (
+from qola.common.layout import (
     AITER_JIT,
     FUNCTIONS,
     RECORD,
@@ -39,7 +37,9 @@ from qola.layout import (
     triton_file,
 )
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
-from qola.progress import log
+from qola_base.errors import Finding
+from qola_base.files import write_if_changed
+from qola_base.progress import log
 
 PLAN = "plan"
 """Output group of a qola_library with plan.json."""

@@ -9,21 +9,21 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from qola import starlark
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, ask, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS
-from qola.cache import cache_directory, kept_directory
-from qola.errors import Finding, ToolchainError
-from qola.files import sha256_of_text
-from qola.progress import log
-from qola.ruleset import ruleset_root
-from qola.version import __version__
+from qola.common import starlark
+from qola.common.ruleset import ruleset_root
+from qola.common.version import __version__
+from qola_base.cache import cache_directory, kept_directory
+from qola_base.errors import Finding, ToolchainError
+from qola_base.files import sha256_of_text
+from qola_base.progress import log
 
 _HIPCC = Path("bin/hipcc")
 _PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
-_FAKE_HIP = "cc/fake_hip"
-_BUILT_FROM = (_FAKE_HIP, "cc/runtime", "rules/rocm")
+_FAKE_HIP = "gfxemu/fake_hip"
+_BUILT_FROM = (_FAKE_HIP, "runtime/lazy", "rules/rocm")
 """Directories whose files decide how the fake runtime is built."""
 
 

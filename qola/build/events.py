@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from qola.layout import action_name
+from qola.common.layout import action_name
 
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NEXT = r"(?=^(?:Error in|ERROR|WARNING|INFO|DEBUG|Analyzing|Loading|FAILED|\[)|\Z)"
@@ -49,7 +49,7 @@ class FinishedAction:
     """A successful action. Results from Bazel's output tree have no action.
 
     Attributes:
-        name: as `qola.layout.action_name` returns it.
+        name: as `qola.common.layout.action_name` returns it.
         mnemonic: kind of action: QolaCompile, CppLink.
         seconds: from the start of the build to the arrival of the event.
     """

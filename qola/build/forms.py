@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from qola.aiter.attention import ATTENTION
-from qola.errors import ExitCode, Finding, QolaError
+from qola.common.version import docs_url
 from qola.manifest.constants import AITER
 from qola.manifest.types import Manifest, ModuleSpec
-from qola.progress import log
-from qola.version import docs_url
+from qola_base.errors import ExitCode, Finding, QolaError
+from qola_base.progress import log
 
 CK_JIT = "NVTE_CK_JIT"
 

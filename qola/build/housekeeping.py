@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from qola.answers import DIRECTORY as ANSWERS
 from qola.build.outputs import LOCKS, OUTPUTS, OutputBase
 from qola.build.workspace import WORKSPACES
+from qola.common.answers import DIRECTORY as ANSWERS
 from qola.fetch.git import TREES
-from qola.progress import log
+from qola_base.progress import log
 
 _BY_FILE = frozenset({"disk", "verdicts", ANSWERS})
 """Directories whose files are used independently; each use updates the time stamp."""

@@ -15,9 +15,7 @@ from typing import Any, TypedDict, cast
 
 from qola.aiter.attention import ATTENTION
 from qola.build.setup import ResolvedBuild
-from qola.cache import writable_by_others
-from qola.files import scratch, writing
-from qola.layout import (
+from qola.common.layout import (
     CMAKE_CONFIG,
     RECORD,
     SBOM,
@@ -30,10 +28,12 @@ from qola.layout import (
     library_file,
     triton_file,
 )
+from qola.common.version import docs_url
 from qola.manifest.constants import NATIVE
-from qola.progress import log
-from qola.runpath import has_runpath, hide_runpath
-from qola.version import docs_url
+from qola_base.cache import writable_by_others
+from qola_base.files import scratch, writing
+from qola_base.progress import log
+from qola_base.runpath import has_runpath, hide_runpath
 
 PREVIOUS = ".previous"
 """Suffix of an earlier library whose module failed this time."""

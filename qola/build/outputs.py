@@ -15,9 +15,9 @@ from itertools import count
 from pathlib import Path
 from typing import IO
 
-from qola.cache import own_directory
-from qola.files import sha256_of_text, write_if_changed
-from qola.progress import log
+from qola_base.cache import own_directory
+from qola_base.files import sha256_of_text, write_if_changed
+from qola_base.progress import log
 
 OUTPUTS = "outputs"
 """Directory of output bases in the cache."""

@@ -13,9 +13,9 @@ from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import ResolvedBuild, set_up
-from qola.errors import Finding
-from qola.files import whole, write_if_changed
-from qola.progress import log
+from qola_base.errors import Finding
+from qola_base.files import whole, write_if_changed
+from qola_base.progress import log
 
 SUFFIX = ".qpack"
 

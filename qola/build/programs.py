@@ -17,14 +17,14 @@ from qola.build.outputs import OutputBase
 from qola.build.progress import planned_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import ResolvedBuild, Setup, resolve_build, set_up, write_workspace
-from qola.cache import cache_directory, locked
 from qola.checkout.request import AiterOptions
-from qola.errors import ExitCode, QolaError
-from qola.files import sha256_of_text, write_if_changed
+from qola.common.ruleset import ruleset_root
 from qola.manifest.load import load
 from qola.plan.spec import BuildRequest
-from qola.progress import flush_progress, log
-from qola.ruleset import ruleset_root
+from qola_base.cache import cache_directory, locked
+from qola_base.errors import ExitCode, QolaError
+from qola_base.files import sha256_of_text, write_if_changed
+from qola_base.progress import flush_progress, log
 
 _PROGRAMS = "programs"
 _PINNED = AiterOptions()

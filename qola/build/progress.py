@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.build.events import EventReader, FinishedAction
-from qola.errors import QolaError
-from qola.layout import KERNEL_COMPILE
+from qola.common.layout import KERNEL_COMPILE
 from qola.plan.model import Plan
+from qola_base.errors import QolaError
 
 _SHORTEST_COMPILE = 2.0
 """Seconds. Each measured compile (qola/query/costs.json) takes at least twice as long; a cached

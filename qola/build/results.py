@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from qola.build.events import ANSI, EventReader, FailedAction, TargetResult
-from qola.errors import (
+from qola_base.errors import (
     AiterError,
     CodegenError,
     Finding,

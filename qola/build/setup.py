@@ -10,16 +10,16 @@ from pathlib import Path
 from qola.build import workspace
 from qola.build.bazel import LOG, find_bazel
 from qola.build.outputs import OutputBase, output_base
-from qola.cache import cache_directory, locked, refuse_foreign
 from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
-from qola.layout import FUNCTIONS, TRITON
+from qola.common.layout import FUNCTIONS, TRITON
+from qola.common.ruleset import ruleset_root
 from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan import torch_variants
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.plan.triton_kernels import triton_files
-from qola.ruleset import ruleset_root
+from qola_base.cache import cache_directory, locked, refuse_foreign
 
 
 @dataclass(frozen=True)

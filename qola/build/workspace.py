@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qola import starlark
 from qola.aiter.attention import ATTENTION
 from qola.build.forms import Forms
 from qola.checkout.source import AiterSource
-from qola.files import sha256_of_text, write_if_changed
-from qola.layout import FUNCTIONS, TRITON
+from qola.common import starlark
+from qola.common.layout import FUNCTIONS, TRITON
+from qola.common.version import __version__
 from qola.plan.spec import BuildSpec
-from qola.version import __version__
+from qola_base.files import sha256_of_text, write_if_changed
 
 _HEADER = f"# Written by qola {__version__} (qola build); do not edit."
 
@@ -156,7 +156,7 @@ class Workspace:
                     bundle=":bundle",
                     # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
                     external_libraries=None if self.for_aiter else ["libamdhip64.so"],
-                    jax="@qola//cc/jax" if jax else None,
+                    jax="@qola//runtime/jax" if jax else None,
                     package=self._wheel_package(forms),
                     platform=None if self.for_aiter else "manylinux_2_28_x86_64",
                     split=forms.split or None,

@@ -16,9 +16,9 @@ from qola.bundle.build import BundleInputs, build
 from qola.bundle.parts import HOST, has_file
 from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
-from qola.errors import QolaError
-from qola.json_types import reader
-from qola.system_errors import disk_error
+from qola_base.errors import QolaError
+from qola_base.json_types import reader
+from qola_base.system_errors import disk_error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="NAME",
         help="a library that users of the wheel install, such as libamdhip64.so.7; repeatable",
     )
-    wheel.add_argument("--jax", type=Path, help="library of cc/jax: add the module for JAX")
+    wheel.add_argument("--jax", type=Path, help="library of runtime/jax: add the module for JAX")
     args = parser.parse_args(argv)
     # The wheel library uses this time for RECORD.
     os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)

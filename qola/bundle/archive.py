@@ -6,7 +6,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
-from qola.files import writing
+from qola_base.files import writing
 
 
 def _all(_path: str) -> bool:

@@ -23,16 +23,17 @@ from qola.bundle.record import (
     to_json,
     triton_record,
 )
-from qola.errors import BundleError, Finding
-from qola.files import sha256_of, write_if_changed, writing
-from qola.layout import AITER_JIT, CONFIGS, RECORD, SBOM, function_file
+from qola.common.layout import AITER_JIT, CONFIGS, RECORD, SBOM, function_file
+from qola.common.packages import ROOT
 from qola.plan.model import Plan
-from qola.runpath import hide_runpath
+from qola_base.errors import BundleError, Finding
+from qola_base.files import sha256_of, write_if_changed, writing
+from qola_base.runpath import hide_runpath
 
 #: The C API and its C++ wrapper, which the other public headers need not include.
 C_HEADERS = ("qola_c.h", "qola_fmha.hpp")
 _CONFIGS = "aiter/configs/"
-_IN_WHEEL = Path(__file__).with_name("in_wheel")
+_IN_WHEEL = ROOT / "runtime/wheel"
 AITER_MODULES = "aiter_modules.py"
 """File that lists and checks the modules for AITER's Python."""
 _BUILD = "AITER creates this directory when it is imported, also where nothing can be written.\n"

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from qola.bundle.record import BundleRecord, PackRecord
-from qola.layout import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
-from qola.version import docs_url
+from qola.common.layout import CMAKE_CONFIG, CMAKE_DIRECTORY, STATIC, cmake_file, component_of
+from qola.common.version import docs_url
 
 TARGETS = "qola-targets.cmake"
 _TARGETS_FILE = Path(__file__).parents[1] / "cmake" / TARGETS

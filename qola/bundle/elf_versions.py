@@ -16,7 +16,7 @@ from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
 from qola.bundle import pack_files
-from qola.errors import BundleError, Finding
+from qola_base.errors import BundleError, Finding
 
 _MAGIC = b"\x7fELF"
 _MACHINE = "EM_X86_64"

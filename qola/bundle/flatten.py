@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.includes import closure, find, includes
-from qola.errors import BundleError, Finding
-from qola.files import lossy_text
+from qola_base.errors import BundleError, Finding
+from qola_base.files import lossy_text
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.errors import BundleError, Finding
+from qola_base.errors import BundleError, Finding
 
 #: Components of a bundle by directory below licenses/, and the license file that each needs.
 COMPONENTS = {

@@ -1,4 +1,4 @@
-"""Reads packs, the files with kernels of lazy libraries (format: cc/runtime/pack.h)."""
+"""Reads packs, the files with kernels of lazy libraries (format: runtime/lazy/pack.h)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from qola.errors import BundleError, Finding
-from qola.packs import MAX_TABLE
+from qola.common.packs import MAX_TABLE
+from qola_base.errors import BundleError, Finding
 
 MAGIC = b"QOLAPCK1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from qola.bundle.record import BundleRecord
-from qola.layout import STATIC, TRITON, component_of, pkgconfig_file
+from qola.common.layout import STATIC, TRITON, component_of, pkgconfig_file
 
 _TEXT = """\
 # Written by qola {qola}. Relative to this file, so that the bundle can be moved.

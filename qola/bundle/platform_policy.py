@@ -14,7 +14,7 @@ from auditwheel.libc import Libc
 from auditwheel.policy import Policy, WheelPolicies
 
 from qola.bundle.elf_versions import ElfNeeds, demangle, highest
-from qola.errors import BundleError, Finding
+from qola_base.errors import BundleError, Finding
 
 #: The tag without guarantees about the system's libraries.
 NO_POLICY = "linux_x86_64"

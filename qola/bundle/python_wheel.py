@@ -17,11 +17,12 @@ from qola.bundle.archive import is_executable
 from qola.bundle.elf_versions import read_needs, system_floor
 from qola.bundle.parts import HOST, has_file, part_of
 from qola.bundle.platform_policy import check_platform
-from qola.errors import BundleError, Finding
-from qola.files import writing
-from qola.layout import CONFIGS, RECORD, SBOM
-from qola.runpath import show_runpath
-from qola.version import __version__
+from qola.common.layout import CONFIGS, RECORD, SBOM
+from qola.common.packages import ROOT
+from qola.common.version import __version__
+from qola_base.errors import BundleError, Finding
+from qola_base.files import writing
+from qola_base.runpath import show_runpath
 
 _INIT = '''\
 """Libraries of AMD GPU attention kernels, a bundle of qola: see manifest.json beside this file."""
@@ -109,7 +110,7 @@ The libraries have no device code inside: install the wheel of the GPU's arch, t
 _ARCH_DESCRIPTION = """\
 Device code for {arch} of the libraries in {host}, which this wheel installs next to them.
 """
-#: Python modules of in_wheel/ in the package, verbatim.
+#: Python modules of runtime/wheel/ in the package, verbatim.
 _MODULES = ("_c.py", "_hip.py", "_operators.py", "torch.py")
 _JAX_MODULE = "jax.py"
 #: Its handlers of XLA's FFI.
@@ -133,7 +134,7 @@ def write_wheel(
     `part` selects a part of a split bundle: HOST, or an arch, whose wheel is named
     qola_te_gfx950-... and adds its packs to the package of the host part.
 
-    `jax` is the library of cc/jax, with which the package has a module jax.
+    `jax` is the library of runtime/jax, with which the package has a module jax.
 
     Files are stored uncompressed, because deflate's bytes depend on the version of zlib. The system
     requirements of the files are checked against the platform, and recorded as Requires-External in
@@ -160,7 +161,7 @@ def write_wheel(
         "__init__.py": _INIT.format(version=version),
         "__main__.py": _MAIN.format(package=package),
     }
-    modules = Path(__file__).with_name("in_wheel")
+    modules = ROOT / "runtime/wheel"
     for name in (*_MODULES, _JAX_MODULE) if jax else _MODULES:
         texts[name] = (modules / name).read_text(encoding="utf-8")
     description = _describe(bundle, package)

@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from typing import Any, TypedDict
 from urllib.parse import urlsplit, urlunsplit
 
-from qola.files import sha256_of_json
-from qola.layout import AITER_JIT, TRITON
+from qola.common.layout import AITER_JIT, TRITON
 from qola.plan.model import Plan, PlannedModule, PythonModule, TorchModule
+from qola_base.files import sha256_of_json
 
 SCHEMA_VERSION = 1
 """Incremented with every incompatible change of manifest.json."""

@@ -35,8 +35,8 @@ from spdx_tools.spdx.writer.json.json_writer import write_document_to_stream
 
 from qola.bundle.licenses import License
 from qola.bundle.record import BundleRecord
-from qola.files import sha256_of, sha256_of_json
-from qola.layout import RECORD, SBOM
+from qola.common.layout import RECORD, SBOM
+from qola_base.files import sha256_of, sha256_of_json
 
 _CONTENT = {False: "AMD GPU attention libraries", True: "Modules of AITER for its own Python"}
 _DOCUMENT = "SPDXRef-DOCUMENT"

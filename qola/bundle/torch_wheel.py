@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qola.bundle import licenses
 from qola.bundle.python_wheel import pack_wheel, parse_wheel_name
-from qola.errors import BundleError, Finding
+from qola_base.errors import BundleError, Finding
 
 _INIT = '''\
 """Modules of AITER for PyTorch {torch}, built by qola."""

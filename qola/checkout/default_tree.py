@@ -6,17 +6,17 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from qola.cache import cache_directory, kept_directory
 from qola.checkout.prepare import LocalSource, WheelSource, prepare_tree, source_record
 from qola.checkout.source import AiterSource
-from qola.errors import AiterError, Finding
+from qola.common.ruleset import ruleset_root
 from qola.fetch.digest import tree_digest
 from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import TREES
 from qola.fetch.pins import RECORD, patch_files, pin_patches
 from qola.fetch.wheel import read_pin, unpack
-from qola.files import sha256_of, sha256_of_json
-from qola.ruleset import ruleset_root
+from qola_base.cache import cache_directory, kept_directory
+from qola_base.errors import AiterError, Finding
+from qola_base.files import sha256_of, sha256_of_json
 
 RUNFILE = PurePosixPath("aiter/AITER.json")
 """The file of the default tree among the runfiles of //:qola."""

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.aiter.tree import read_tree
-from qola.errors import AiterError, Finding
 from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import check_commit, fetch_commit
 from qola.fetch.patches import apply_patches
 from qola.fetch.pins import RECORD, PatchPin, TreeRecord, patches_of, pin_patches, read_record
 from qola.fetch.wheel import pip_download, unpack, verify
-from qola.files import write_if_changed
-from qola.progress import log
-from qola.system_errors import disk_error
+from qola_base.errors import AiterError, Finding
+from qola_base.files import write_if_changed
+from qola_base.progress import log
+from qola_base.system_errors import disk_error
 
 
 class _Source:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.cache import cache_directory, own_directory, refuse_foreign
-from qola.errors import Finding, ManifestError
+from qola.common.layout import OWN_PATCHES, patches_folder
 from qola.fetch.wheel import read_pin
-from qola.layout import OWN_PATCHES, patches_folder
 from qola.manifest.types import Manifest
+from qola_base.cache import cache_directory, own_directory, refuse_foreign
+from qola_base.errors import Finding, ManifestError
 
 DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
 """The default git repository of AITER commits."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola import starlark
 from qola.checkout.prepare import GitSource, LocalSource, Source, WheelSource, prepare_tree
 from qola.checkout.request import AiterRequest, default_aiter_root
-from qola.errors import AiterError, Finding
+from qola.common import starlark
 from qola.fetch.git import resolve_commit
 from qola.fetch.pins import RECORD, PatchPin, patch_files, pin_patches, recorded_patches
 from qola.manifest.types import Manifest
+from qola_base.errors import AiterError, Finding
 
 
 @dataclass(frozen=True)

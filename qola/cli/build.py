@@ -16,10 +16,10 @@ from qola.build.setup import resolve_build
 from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, size
-from qola.errors import ExitCode, Finding
-from qola.layout import WHEELS
+from qola.common.layout import WHEELS
 from qola.manifest.load import load
-from qola.progress import log
+from qola_base.errors import ExitCode, Finding
+from qola_base.progress import log
 
 _CODES = (
     *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),

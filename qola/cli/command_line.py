@@ -13,14 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from qola.cli import laboratory
 from qola.cli.commands import COMMANDS, JSON, Parser, add_command, exit_codes
 from qola.cli.console import Console, Surroundings
-from qola.errors import ExitCode, QolaError
-from qola.progress import show_progress
-from qola.rule_main import ended_by_signals
-from qola.ruleset import cmake_dir
-from qola.system_errors import system_error
-from qola.version import __version__
+from qola.common.ruleset import cmake_dir
+from qola.common.version import __version__
+from qola_base.errors import ExitCode, QolaError
+from qola_base.progress import show_progress
+from qola_base.rule_main import ended_by_signals
+from qola_base.system_errors import system_error
 
 _DESCRIPTION = "AMD GPU attention libraries from a TOML manifest: plan, build, check, package."
 
@@ -53,7 +54,7 @@ def build_parser(command: str | None = "") -> Parser:
     else:
         known = [COMMANDS[command]] if command in COMMANDS else COMMANDS.values()
         for module in dict.fromkeys(one.module for one in known if one.module):
-            importlib.import_module(f"qola.cli.{module}").add_commands(commands)
+            laboratory.load(module).add_commands(commands)
         help_parser = add_command(commands, "help", _help, (), words="[COMMAND]")
         help_parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
     parser.set_defaults(program=parser, commands=commands.choices)
@@ -74,7 +75,7 @@ def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """End with a usage error unless there is such a command."""
     if word not in COMMANDS:
         # Not needed by --help.
-        meant = importlib.import_module("qola.suggestions").nearest(word, COMMANDS)
+        meant = importlib.import_module("qola.common.suggestions").nearest(word, COMMANDS)
         advice = f"did you mean {meant}?" if meant else "qola help lists the commands"
         parser.error(f"unknown command {word}; {advice}")
 
@@ -143,6 +144,9 @@ def _run(words: Sequence[str], around: Surroundings) -> int:
         args = _parse(words, around.directory)
         with show_progress(around.console.err, quiet=args.quiet):
             code: int | None = args.run(args, around)
+    except laboratory.NoLaboratoryError as error:
+        done = laboratory.run_with_bazel(words, around.environ)
+        return _print_error(error, words, around.console) if done is None else done
     except QolaError as error:
         return _print_error(error, words, around.console)
     return code or ExitCode.DONE

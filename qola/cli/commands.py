@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from qola.cli.console import Surroundings
-from qola.errors import ExitCode, Finding, QolaError, visible
-from qola.version import docs_url
+from qola.common.version import docs_url
+from qola_base.errors import ExitCode, Finding, QolaError, visible
 
 JSON = "--json"
 
@@ -20,7 +20,7 @@ class Command:
     """A command.
 
     Attributes:
-        module: the module of `qola.cli` that adds the command to the parser; "" for `help`.
+        module: the module that adds the command to the parser; "" for `help`.
         summary: one line for the list of commands, without a full stop.
     """
 
@@ -29,36 +29,59 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "plan": Command("plan", "count the libraries and kernel instances that a manifest builds"),
-    "list": Command("plan", "list the kernel instances of a manifest, one per line"),
-    "explain": Command(
-        "plan", "explain why kernel instances are in or out; without a query, count them by rule"
+    "plan": Command(
+        "qola.cli.plan", "count the libraries and kernel instances that a manifest builds"
     ),
-    "compat": Command("trees", "check which directions and modules an AITER tree can build"),
-    "modules": Command("trees", "list the modules of an AITER tree, and which can be built"),
-    "build": Command("build", "build the libraries of a manifest"),
-    "checkout": Command("build", "prepare a patched AITER tree without building"),
-    "pack": Command("build", "compile kernels of lazy libraries and put them into one file"),
+    "list": Command("qola.cli.plan", "list the kernel instances of a manifest, one per line"),
+    "explain": Command(
+        "qola.cli.plan",
+        "explain why kernel instances are in or out; without a query, count them by rule",
+    ),
+    "compat": Command(
+        "qola_lab.cli.trees", "check which directions and modules an AITER tree can build"
+    ),
+    "modules": Command(
+        "qola_lab.cli.trees", "list the modules of an AITER tree, and which can be built"
+    ),
+    "build": Command("qola.cli.build", "build the libraries of a manifest"),
+    "checkout": Command("qola.cli.build", "prepare a patched AITER tree without building"),
+    "pack": Command(
+        "qola.cli.build", "compile kernels of lazy libraries and put them into one file"
+    ),
     "health": Command(
-        "health", "compare the kernels of AITER trees: resources, occupancy, faults, verdicts"
+        "qola_lab.cli.health",
+        "compare the kernels of AITER trees: resources, occupancy, faults, verdicts",
     ),
     "verify": Command(
-        "run", "build the libraries of a manifest, emulate their kernels, compare with float64"
+        "qola_lab.cli.run",
+        "build the libraries of a manifest, emulate their kernels, compare with float64",
     ),
-    "dispatch": Command("run", "find the kernel that a problem launches, or why none fits"),
-    "emulate": Command("emulate", "run a program that uses HIP on a machine without a GPU"),
-    "report": Command("plan", "write a page about built libraries: kernels, resources, sizes"),
+    "dispatch": Command(
+        "qola_lab.cli.run", "find the kernel that a problem launches, or why none fits"
+    ),
+    "emulate": Command(
+        "qola_lab.cli.emulate", "run a program that uses HIP on a machine without a GPU"
+    ),
+    "report": Command(
+        "qola.cli.plan", "write a page about built libraries: kernels, resources, sizes"
+    ),
     "inspect": Command(
-        "inspect", "list the device code of libraries, and check that one compiler made it"
+        "qola.cli.inspect", "list the device code of libraries, and check that one compiler made it"
     ),
-    "fetch": Command("prebuilt", "install a prebuilt bundle of a manifest without building"),
-    "publish": Command("prebuilt", "build the bundle of a manifest and upload it"),
-    "keygen": Command("prebuilt", "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"),
-    "init": Command("init", "write a starter manifest with comments"),
-    "doctor": Command("machine", "check this machine for the programs and libraries qola uses"),
-    "hipcc": Command("machine", "print the path of the pinned hipcc, for CMake and make"),
-    "cache": Command("machine", "show the size of qola's caches, and remove old entries"),
-    "completion": Command("machine", "print a script that completes commands in a shell"),
+    "fetch": Command(
+        "qola.cli.prebuilt", "install a prebuilt bundle of a manifest without building"
+    ),
+    "publish": Command("qola.cli.prebuilt", "build the bundle of a manifest and upload it"),
+    "keygen": Command(
+        "qola.cli.prebuilt", "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"
+    ),
+    "init": Command("qola.cli.init", "write a starter manifest with comments"),
+    "doctor": Command(
+        "qola.cli.machine", "check this machine for the programs and libraries qola uses"
+    ),
+    "hipcc": Command("qola.cli.machine", "print the path of the pinned hipcc, for CMake and make"),
+    "cache": Command("qola.cli.machine", "show the size of qola's caches, and remove old entries"),
+    "completion": Command("qola.cli.machine", "print a script that completes commands in a shell"),
     "help": Command("", "show the help of a command; without one, list the commands"),
 }
 
@@ -114,7 +137,7 @@ class Parser(argparse.ArgumentParser):
 
 def _nearest(word: str, choices: Iterable[str]) -> str:
     # Not needed by --help.
-    near: str = importlib.import_module("qola.suggestions").nearest(word, choices)
+    near: str = importlib.import_module("qola.common.suggestions").nearest(word, choices)
     return near
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from qola.errors import visible
-from qola.progress import flush_progress
+from qola_base.errors import visible
+from qola_base.progress import flush_progress
 
 
 @dataclass(frozen=True)

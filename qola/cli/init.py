@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qola.cli import laboratory
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
-from qola.cli.init_model import CODES, add_model_options, model_manifest
-from qola.cli.init_serving import add_serving_options, conflicts, serving_text
-from qola.cli.options import DEFAULT_MANIFEST, add_options
-from qola.errors import ExitCode, Finding, ManifestError, QolaError, visible
-from qola.files import write_if_changed
+from qola.cli.init_serving import MODEL, add_serving_options, conflicts, serving_text
+from qola.cli.options import DEFAULT_MANIFEST, PLANNED_TREE, add_options
 from qola.manifest import json_schema
 from qola.manifest.archs import split
 from qola.manifest.constants import NATIVE, TESTED_ARCHS
@@ -26,7 +24,9 @@ from qola.manifest.starter import (
     starter_tables,
 )
 from qola.manifest.toml import TomlText
-from qola.system_errors import disk_error
+from qola_base.errors import ExitCode, Finding, ManifestError, QolaError, visible
+from qola_base.files import write_if_changed
+from qola_base.system_errors import disk_error
 
 _STANDARD_OUTPUT = "-"
 _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}
@@ -34,6 +34,9 @@ _OPTIONS = {"namespace": "--namespace", "architectures": "--arch"}
 
 class InitError(QolaError, title="no manifest written", exit_code=ExitCode.USAGE):
     """The starter manifest cannot be written."""
+
+
+CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
 
 
 def add_commands(commands: Any) -> None:
@@ -62,7 +65,14 @@ def add_commands(commands: Any) -> None:
     )
     add_options(parser, "overwrite", help="replace existing files")
     add_serving_options(parser)
-    add_model_options(parser)
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="CONFIG.json",
+        help="write the libraries that a model's attention needs, or with --for the modules and "
+        "kernels that a server needs for it: its configuration in Hugging Face's format",
+    )
+    add_options(parser, "aiter_root", help=f"with --model, {PLANNED_TREE.partition(';')[0]}")
 
 
 def _init(args: argparse.Namespace, around: Surroundings) -> None:
@@ -113,7 +123,7 @@ def _planned(
     """Return the manifest of --model, --for or both, "" without these options."""
     schema = _schema(args)
     if args.model and not args.user:
-        made = model_manifest(args, around, report=report)
+        made: TomlText = laboratory.load(MODEL).model_manifest(args, around, report=report)
         text = f"#:schema {schema}\n{made.text}" if schema else made.text
         return _checked(replace(made, text=text), file)
     if args.user:

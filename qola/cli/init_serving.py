@@ -10,10 +10,9 @@ from qola.aiter.called_modules import called_modules
 from qola.aiter.tree import read_tree
 from qola.aiter.variant_names import variant_names
 from qola.checkout.default_tree import find_tree
+from qola.cli import laboratory
 from qola.cli.console import Surroundings
-from qola.cli.init_model import needs_of_model
 from qola.cli.options import place_of
-from qola.errors import Finding
 from qola.fetch.fetched import tree_answers
 from qola.fetch.git import read_head
 from qola.fetch.pins import pinned_id
@@ -22,7 +21,6 @@ from qola.manifest.constants import AITER
 from qola.manifest.starter import DEFAULT_ARCHS
 from qola.manifest.toml import TomlText
 from qola.plan.modules import ModuleReport, module_reports
-from qola.progress import log
 from qola.query.serving import (
     SERVERS,
     Calls,
@@ -32,6 +30,11 @@ from qola.query.serving import (
     serving_manifest,
     serving_tables,
 )
+from qola_base.errors import Finding
+from qola_base.progress import log
+
+MODEL = "qola_lab.cli.init_model"
+"""The laboratory's module that reads a model's configuration."""
 
 
 def add_serving_options(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +68,7 @@ def serving_text(
     Args:
         file: the manifest's name, for the command in its first lines.
     """
-    needs = needs_of_model(args, around)
+    needs = laboratory.load(MODEL).needs_of_model(args, around) if args.model else None
     archs = named_archs(split(args.arch) or DEFAULT_ARCHS)
     root = find_tree(place_of(args.aiter_root, around), around.environ)
     tree = read_tree(root)

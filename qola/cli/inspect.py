@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings, Table
-from qola.extras import needs
+from qola.common.extras import needs
 
 if TYPE_CHECKING:
-    from qola.code_object.reader import CodeObject
     from qola.report.inspection import Inspection
+    from qola_base.code_object.reader import CodeObject
 
 
 def add_commands(commands: Any) -> None:

@@ -17,17 +17,17 @@ from typing import Any, Literal
 from qola.build import housekeeping
 from qola.build.bazel import GET_BAZEL, ask, find_bazel
 from qola.build.compiler import hipcc
-from qola.cache import cache_directory, foreign, refuse_foreign
 from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings, Table, align, size
 from qola.cli.options import add_options, positive
-from qola.errors import ExitCode, Finding, QolaError, ToolchainError
+from qola.common.ruleset import ruleset_root
+from qola.common.version import __version__
 from qola.manifest.archs import native_archs
 from qola.prebuilt.identity import ROCM_VARIABLE
-from qola.progress import log
-from qola.ruleset import ruleset_root
-from qola.version import __version__
+from qola_base.cache import cache_directory, foreign, refuse_foreign
+from qola_base.errors import ExitCode, Finding, QolaError, ToolchainError
+from qola_base.progress import log
 
 _SHELLS = ("bash", "zsh", "fish")
 

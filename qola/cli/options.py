@@ -12,13 +12,13 @@ from qola.checkout.request import DEFAULT_REMOTE, AiterOptions
 from qola.cli.commands import JSON
 from qola.cli.console import Surroundings
 from qola.codegen.types import LEVELS
-from qola.errors import ExitCode, Finding, QolaError
-from qola.layout import OWN_PATCHES, patches_folder
+from qola.common.layout import OWN_PATCHES, patches_folder
+from qola.common.version import docs_url
 from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.prebuilt.options import PrebuiltOptions
-from qola.version import docs_url
+from qola_base.errors import ExitCode, Finding, QolaError
 
 DEFAULT_MANIFEST = "qola.toml"
 """The file that `qola init` writes unless another is named."""

@@ -13,11 +13,9 @@ from typing import Any
 from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, Table, align, duration, size
-from qola.errors import ExitCode, Finding, visible
-from qola.extras import needs
-from qola.folder import Folder
-from qola.json_types import JsonValue
-from qola.layout import TRITON, triton_file
+from qola.common.extras import needs
+from qola.common.folder import Folder
+from qola.common.layout import TRITON, triton_file
 from qola.manifest.load import load
 from qola.plan import planner
 from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
@@ -37,6 +35,8 @@ from qola.query.kernels import (
     verdicts,
 )
 from qola.report.data import LeftOut, ReportError
+from qola_base.errors import ExitCode, Finding, visible
+from qola_base.json_types import JsonValue
 
 _QUERY = """\
 A query is any number of

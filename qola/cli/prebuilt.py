@@ -13,11 +13,11 @@ from qola.cli import options
 from qola.cli.build import RESULT_AS_JSON, print_modules
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
-from qola.errors import ExitCode
 from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, parse_source
 from qola.prebuilt.record import archive_name
+from qola_base.errors import ExitCode
 
 _PASSWORD = "QOLA_PREBUILT_PASSWORD"
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from qola.aiter.attention import TORCH_ATTENTION, attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
-from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
@@ -21,9 +20,10 @@ from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
 from qola.codegen.process import run_module
 from qola.codegen.types import Bucket, GeneratedSource, KernelSet, Selection, arch_sets
-from qola.errors import CodegenError, Finding
-from qola.folder import Folder
-from qola.processes import thread_pool
+from qola.common.answers import NO_ANSWERS, AnswerCache
+from qola.common.folder import Folder
+from qola.common.processes import thread_pool
+from qola_base.errors import CodegenError, Finding
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.errors import CodegenError, Finding
-from qola.processes import TooLongError, TooMuchError, run_group
+from qola.common.processes import TooLongError, TooMuchError, run_group
+from qola_base.errors import CodegenError, Finding
 
 #: Seconds; the slowest generator of the 0.1.7 wheels takes 20.
 TIMEOUT = 900
@@ -23,12 +23,13 @@ _TAIL_LINES = 25
 # As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
 _PACKAGE_ROOT = Path(__file__).parent.parent.parent
 
-#: Imports qola, and nothing else of the directory that it is in, such as installed packages.
+#: Imports qola and what it stands on, and nothing else of their directory, such as installed
+#: packages.
 _START = """\
 import runpy, sys
 root = sys.argv.pop(1)
 sys.path.insert(0, root)
-import qola
+import qola, qola_base
 sys.path.remove(root)
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, get_args
 
-from qola.errors import Finding
 from qola.kernel import config
 from qola.kernel.config import KernelConfig
+from qola_base.errors import Finding
 
 if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
     from qola.manifest.types import BwdVariant, FwdVariant

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from qola.errors import AiterError, Finding
-from qola.files import sha256_of
+from qola_base.errors import AiterError, Finding
+from qola_base.files import sha256_of
 
 _GIT, _CODE = b".git", b"__pycache__"
 _LEFT_OUT = {_GIT, _CODE}

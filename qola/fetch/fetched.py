@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from qola.answers import DIRECTORY, AnswerCache
-from qola.cache import cache_directory
-from qola.errors import AiterError
+from qola.common.answers import DIRECTORY, AnswerCache
 from qola.fetch.digest import tree_digest
 from qola.fetch.pins import RECORD
-from qola.files import UnfitFileError, bounded_bytes, sha256_of_json
-from qola.rule_main import run_main
+from qola_base.cache import cache_directory
+from qola_base.errors import AiterError
+from qola_base.files import UnfitFileError, bounded_bytes, sha256_of_json
+from qola_base.rule_main import run_main
 
 FETCHED = "AITER.sha256"
 """The file of a fetched tree with the digest of the tree after the fetch."""
@@ -23,7 +23,7 @@ FETCHED = "AITER.sha256"
 _NOT_FETCHED = (RECORD, FETCHED, "BUILD.bazel", "REPO.bazel")
 """Files that qola and Bazel write into the directory of a tree."""
 
-_PACKAGE = Path(__file__).absolute().parent.parent
+_ROOT = Path(__file__).absolute().parents[2]
 
 
 def record_digest(tree: Path) -> None:
@@ -56,7 +56,7 @@ def _state(tree: Path) -> str:
         # Messages contain the tree's path as given.
         places = [str(tree), os.path.abspath(tree), os.path.realpath(tree)]
         with suppress(OSError, AiterError):  # somebody is editing qola
-            return sha256_of_json([content, places, tree_digest(_PACKAGE), sys.version])
+            return sha256_of_json([content, places, *_own_code(), sys.version])
     return ""
 
 
@@ -70,3 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def _own_code() -> list[str]:
+    """Return the digests of the code that answers."""
+    return [tree_digest(_ROOT / part) for part in ("qola", "qola_base")]

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.cache import cache_directory, kept_directory
-from qola.errors import AiterError, Finding
-from qola.processes import TooLongError, TooMuchError, run_group
-from qola.progress import log
-from qola.rule_main import run_main
+from qola.common.processes import TooLongError, TooMuchError, run_group
+from qola_base.cache import cache_directory, kept_directory
+from qola_base.errors import AiterError, Finding
+from qola_base.progress import log
+from qola_base.rule_main import run_main
 
 TIMEOUT = 3000
 """Seconds for a fetch with its submodules. Composable Kernel is large; Bazel itself waits 3600."""

@@ -21,13 +21,13 @@ from pathlib import Path, PurePosixPath
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchedFile, PatchSet
 
-from qola.errors import AiterError, Finding
 from qola.fetch.hunks import Rejected, apply_hunks, is_change
 from qola.fetch.pins import patch_files, pin_patches
-from qola.files import UnfitFileError, bounded_bytes, whole, write_if_changed
-from qola.progress import log
-from qola.rule_main import run_main
-from qola.system_errors import disk_error
+from qola_base.errors import AiterError, Finding
+from qola_base.files import UnfitFileError, bounded_bytes, whole, write_if_changed
+from qola_base.progress import log
+from qola_base.rule_main import run_main
+from qola_base.system_errors import disk_error
 
 _META = "aiter_meta"
 _NONE = "/dev/null"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qola.errors import AiterError, Finding, unseen
-from qola.files import UnfitFileError, bounded_bytes, sha256_of
+from qola_base.errors import AiterError, Finding, unseen
+from qola_base.files import UnfitFileError, bounded_bytes, sha256_of
 
 SUFFIXES = (".diff", ".patch")
 """Suffixes of patches in a patches_dir."""

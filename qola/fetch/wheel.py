@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from qola.errors import AiterError, Finding, ToolchainError
-from qola.files import sha256_of, writing
-from qola.progress import Pace
-from qola.rule_main import run_main
-from qola.ruleset import ruleset_root
+from qola.common.ruleset import ruleset_root
+from qola_base.errors import AiterError, Finding, ToolchainError
+from qola_base.files import sha256_of, writing
+from qola_base.progress import Pace
+from qola_base.rule_main import run_main
 
 _REMOTE = "https://github.com/ROCm/aiter"
 

@@ -1,6 +1,6 @@
 """Data types, pipelines, tiles and matrix instructions of Composable Kernel for each arch.
 
-qola.fmha.observe generates archs.json from the pinned tree.
+qola_lab.fmha.observe generates archs.json from the pinned tree.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from qola.errors import Finding
-from qola.json_types import WrongValueError, parse_json, reader
 from qola.kernel.config import ConfigError, KernelConfig, Tile, Triple
+from qola_base.errors import Finding
+from qola_base.json_types import WrongValueError, parse_json, reader
 
 FILE = Path(__file__).with_name("archs.json")
 

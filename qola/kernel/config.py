@@ -9,8 +9,8 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, get_type_hints
 
-from qola.errors import ExitCode, Finding, QolaError
-from qola.json_types import JsonObject, JsonValue, WrongValueError, parse_json, reader
+from qola_base.errors import ExitCode, Finding, QolaError
+from qola_base.json_types import JsonObject, JsonValue, WrongValueError, parse_json, reader
 
 Switch = bool | None
 """Whether a kernel has a feature; None if its family lacks the field."""

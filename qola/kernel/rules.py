@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from qola.errors import ExitCode, Finding, QolaError, Severity
 from qola.kernel.archs import Archs, pinned
 from qola.kernel.config import KernelConfig
+from qola_base.errors import ExitCode, Finding, QolaError, Severity
 
 #: Pairs of the found and the expected value.
 Wrong = Iterator[tuple[str, str]]

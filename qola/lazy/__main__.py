@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from qola.errors import Finding, PlanError
-from qola.files import sha256_of, write_if_changed, writing
 from qola.lazy.index import FILE, Headers, Index, Kernel, render_index, render_table
 from qola.plan.model import Plan
-from qola.rule_main import run_main
+from qola_base.errors import Finding, PlanError
+from qola_base.files import sha256_of, write_if_changed, writing
+from qola_base.rule_main import run_main
 
 _INCLUDE = "include"
 """Directory of headers in the root, with the paths of the tree."""
@@ -24,7 +24,7 @@ _ABI_DIR = f"{_INCLUDE}/qola"
 
 
 def identity_line(text: str) -> str:
-    """Parse the compiler's identity from its output for cc/runtime/identity.hip.
+    """Parse the compiler's identity from its output for runtime/lazy/identity.hip.
 
     The runtime parses it in the same way.
 

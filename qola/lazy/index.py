@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from qola.files import sha256_of_text
+from qola_base.files import sha256_of_text
 
 ABI = 1
-"""QOLA_KERNEL_ABI of cc/runtime/qola_kernel.h."""
+"""QOLA_KERNEL_ABI of runtime/lazy/qola_kernel.h."""
 
 FILE = "kernels.index"
 """Name of the index in the directory of a module's sources."""

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from qola.errors import Finding, ManifestError, PlanError, ToolchainError
+from qola.common.suggestions import nearest
 from qola.manifest.constants import KNOWN_ARCHS, NATIVE, OTHER_ARCHS, TESTED_ARCHS
 from qola.manifest.types import Manifest, ModuleSpec
 from qola.manifest.values import either
-from qola.suggestions import nearest
+from qola_base.errors import Finding, ManifestError, PlanError, ToolchainError
 
 MAX_ARCHS = 8
 """A library can be restricted to each subset of its archs: 255 subsets of 8."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from qola.common.version import docs_url
 from qola.manifest.constants import (
     ADDABLE,
     AITER,
@@ -28,7 +29,6 @@ from qola.manifest.constants import (
     PROFILES,
     TRITON_DTYPES,
 )
-from qola.version import docs_url
 
 
 class ItemType(Enum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from qola.common.version import docs_url
 from qola.manifest.fields import TABLES, Field, ItemType, Kind, Shape, TableSpec
-from qola.version import docs_url
 
 DRAFT = "http://json-schema.org/draft-04/schema#"
 FILE = "manifest.schema.json"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from qola.errors import Finding, ManifestError, Severity, visible
-from qola.files import UnfitFileError, bounded_bytes, too_long
+from qola.common.suggestions import nearest, similar_file
+from qola.common.version import docs_url
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.manifest import fields, toml
 from qola.manifest.constants import (
@@ -37,8 +37,8 @@ from qola.manifest.types import (
     triton_name,
 )
 from qola.manifest.values import check_value, either, expectation, namespace_fault, quote
-from qola.suggestions import nearest, similar_file
-from qola.version import docs_url
+from qola_base.errors import Finding, ManifestError, Severity, visible
+from qola_base.files import UnfitFileError, bounded_bytes, too_long
 
 __all__ = ["Manifest", "ModuleSpec", "load", "loads"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from qola.json_types import JsonValue
+from qola.common.version import docs_url
 from qola.manifest import fields
 from qola.manifest.constants import TESTED_ARCHS
 from qola.manifest.fields import Field, TableSpec
 from qola.manifest.toml import TomlTables, toml_line, toml_prose, toml_value
 from qola.manifest.values import expectation
-from qola.version import docs_url
+from qola_base.json_types import JsonValue
 
 DEFAULT_NAMESPACE = "mine"
 DEFAULT_ARCHS = (TESTED_ARCHS[-1],)

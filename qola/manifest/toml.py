@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from qola.errors import visible
-from qola.json_types import JsonValue
+from qola_base.errors import visible
+from qola_base.json_types import JsonValue
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from qola.errors import Finding, visible
-from qola.json_types import JsonObject, JsonValue
 from qola.kernel.config import KernelConfig
 from qola.manifest.fields import BY_NAME
 from qola.manifest.toml import Lines, Path
+from qola_base.errors import Finding, visible
+from qola_base.json_types import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

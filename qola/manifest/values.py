@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from qola.errors import unseen, visible
+from qola.common.suggestions import did_you_mean
 from qola.manifest.constants import MAX_ITEMS, MAX_TEXT, NATIVE, OTHER_ARCHS, TESTED_ARCHS
 from qola.manifest.fields import Field, ItemType, Kind, Shape
-from qola.suggestions import did_you_mean
+from qola_base.errors import unseen, visible
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ from qola.aiter.missing_names import Includer
 from qola.aiter.tree import ModuleConfig
 from qola.codegen.ck.batches import only_defines_name
 from qola.codegen.types import KernelInstance
-from qola.files import sha256_of_text
-from qola.folder import Folder
-from qola.layout import library_file
+from qola.common.folder import Folder
+from qola.common.layout import library_file
 from qola.plan.batches import write_batches
 from qola.plan.generate import GeneratedModule
 from qola.plan.inputs import find_group_headers, find_headers
@@ -29,6 +28,7 @@ from qola.plan.module_entry import ModuleEntry, module_entry
 from qola.plan.python_modules import kernel_config, plan_torch_module
 from qola.plan.request import ResolvedRequest
 from qola.plan.stubs import LazySources
+from qola_base.files import sha256_of_text
 
 
 class Assembly:

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from qola.codegen.ck.batches import batch_source, included, local_names, only_calls_name
 from qola.codegen.types import KernelInstance
-from qola.files import sha256_of_text
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.plan.model import PlannedBatch
+from qola_base.files import sha256_of_text
 
 _Names = tuple[str, ...]
 

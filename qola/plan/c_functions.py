@@ -1,4 +1,4 @@
-"""The C functions of a module: the parts for cc/api/qola_c_entry.h that depend on the tree.
+"""The C functions of a module: the parts for runtime/api/qola_c_entry.h that depend on the tree.
 
 These are the kernels and the names of parameters, which a C++ compiler does not know.
 """
@@ -14,7 +14,7 @@ from itertools import takewhile
 from qola.aiter.attention import ENTRIES
 from qola.aiter.entry_points import EntryFunction
 from qola.codegen.types import CodeObject, KernelInstance, KernelSet
-from qola.errors import Finding
+from qola_base.errors import Finding
 
 #: The parameters after arguments and stream that `qola_c_entry::Parameters` has a value for.
 _KNOWN = frozenset(

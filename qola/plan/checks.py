@@ -15,16 +15,16 @@ from qola.aiter.module_kinds import ModuleKind
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
 from qola.codegen.ck.receipts import FAMILIES, known_receipts
-from qola.errors import Finding, ManifestError, PlanError
+from qola.common.layout import OWN_PATCHES
+from qola.common.suggestions import did_you_mean, nearest
 from qola.kernel.rules import validate
-from qola.layout import OWN_PATCHES
 from qola.manifest.constants import ADDABLE, describe_receipt
 from qola.manifest.fields import KERNELS, OVERRIDE_KEYS, REFUSED_KEYS
 from qola.manifest.load import Manifest
 from qola.manifest.values import either, quote
 from qola.plan.functions import check_functions
 from qola.plan.request import Request
-from qola.suggestions import did_you_mean, nearest
+from qola_base.errors import Finding, ManifestError, PlanError
 
 _WITHOUT_EFFECT = ("verbose", "is_experimental")
 

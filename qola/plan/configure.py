@@ -12,8 +12,8 @@ from qola.aiter.module_config import is_outside, split_flags
 from qola.aiter.module_kinds import names_word
 from qola.aiter.preprocess import defined_by
 from qola.aiter.tree import CONFIG_FILE, ROCM, TREE_TOKEN, AiterTree, ModuleConfig
-from qola.errors import AiterError, Finding, ManifestError, PlanError
 from qola.manifest.load import Manifest, ModuleSpec
+from qola_base.errors import AiterError, Finding, ManifestError, PlanError
 
 ADDED = {
     "add_flags_extra_cc": "flags_cc",

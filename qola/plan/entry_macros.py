@@ -16,9 +16,9 @@ from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import UNKNOWN, conditions, defined_by, without_comments
 from qola.aiter.tree import AiterTree
 from qola.codegen.types import KernelSet
-from qola.errors import Finding
 from qola.manifest.constants import KNOWN_ARCHS
 from qola.plan.generate import GeneratedModule
+from qola_base.errors import Finding
 
 
 def _has_ck(main: str, kernels: KernelSet) -> bool:

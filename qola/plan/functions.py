@@ -12,15 +12,15 @@ from qola.aiter.preprocess import defined_by
 from qola.aiter.template_functions import JIT, Parameter, TemplateFunction, template_functions
 from qola.aiter.tree import ROCM, AiterTree
 from qola.codegen.cpp_itfs.render import FunctionCall, RenderedFunction, render_functions
-from qola.errors import Finding, ManifestError, PlanError
-from qola.files import sha256_of
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola.common.suggestions import did_you_mean
 from qola.manifest.types import FunctionSpec, Manifest
 from qola.manifest.values import either, quote
 from qola.plan.inputs import used_dirs
 from qola.plan.model import PlannedFile, PythonModule
 from qola.plan.request import ResolvedRequest
-from qola.suggestions import did_you_mean
+from qola_base.errors import Finding, ManifestError, PlanError
+from qola_base.files import sha256_of
 
 _VISIBLE = "-fvisibility=default"
 """AITER's JIT compiles its functions so; the version script hides all other symbols."""

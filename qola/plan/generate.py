@@ -18,11 +18,11 @@ from qola.codegen.asm.later import unreached
 from qola.codegen.asm.script import generated_files
 from qola.codegen.generate import generate
 from qola.codegen.types import GeneratedSource, KernelSet, Selection
-from qola.errors import CodegenError, Finding, PlanError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.plan.generated_batches import cut_generated
 from qola.plan.model import PlannedFile
 from qola.plan.request import ResolvedModule, ResolvedRequest
+from qola_base.errors import CodegenError, Finding, PlanError
 
 _ASM_DOMAIN = "qola_asm_domain.h"
 """Generated header with the problems that the manifest leaves to assembly kernels."""

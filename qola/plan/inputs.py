@@ -9,10 +9,10 @@ from qola.aiter.called_modules import DECORATOR
 from qola.aiter.includes import closure, include_dirs
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig
 from qola.codegen.asm.path import launched_subdirs
-from qola.errors import AiterError, Finding
-from qola.files import sha256_of
 from qola.plan.model import HeaderSet
 from qola.plan.request import ResolvedRequest
+from qola_base.errors import AiterError, Finding
+from qola_base.files import sha256_of
 
 
 def watched_dirs(resolved: ResolvedRequest) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from qola.codegen.types import CodeObject, Direction, GeneratedSource, KernelInstance
-from qola.errors import Finding, PlanError
+from qola.common.folder import Folder
+from qola.common.version import __version__
 from qola.fetch.pins import PatchPin
-from qola.folder import Folder
-from qola.json_types import WrongValueError, json_fields, parse_json, reader
-from qola.version import __version__
+from qola_base.errors import Finding, PlanError
+from qola_base.json_types import WrongValueError, json_fields, parse_json, reader
 
 __all__ = [
     "SCHEMA_VERSION",

@@ -17,14 +17,14 @@ from qola.aiter.missing_names import Includer, MissingName, missing_headers, unk
 from qola.aiter.module_config import missing_ck
 from qola.aiter.preprocess import UNKNOWN, code
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.errors import AiterError, Finding, PlanError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.plan.c_functions import c_functions
 from qola.plan.entry_macros import EntryMacros, entry_macros, v3_off
 from qola.plan.generate import GeneratedModule
 from qola.plan.model import EntryPoint, HeaderSet, PlannedFile
 from qola.plan.request import ResolvedRequest
 from qola.plan.wrappers import entry_source, public_header
+from qola_base.errors import AiterError, Finding, PlanError
 
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:.*\\\n)*.*)", re.MULTILINE)
 #: How includes of Composable Kernel's headers begin.

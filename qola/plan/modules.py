@@ -11,15 +11,15 @@ from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.module_config import missing_ck
 from qola.aiter.module_kinds import ModuleKind, classify
 from qola.aiter.tree import AiterTree
-from qola.errors import AiterError, QolaError
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola.common.processes import thread_pool
 from qola.manifest.constants import AITER, TESTED_ARCHS
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
-from qola.processes import thread_pool
-from qola.progress import log
+from qola_base.errors import AiterError, QolaError
+from qola_base.progress import log
 
 _SCRIPT = re.compile(r"[\w./-]+\.py\b")
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b")

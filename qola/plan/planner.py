@@ -11,8 +11,9 @@ from qola.aiter.missing_names import ARCH_HEADER, missing_macros
 from qola.aiter.proven_faults import KernelFacts, find_proven_faults
 from qola.aiter.tree import configs, licenses
 from qola.codegen.types import Explanation
-from qola.errors import Finding, PlanError, QolaError
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola.common.processes import thread_pool
+from qola.common.version import docs_url
 from qola.manifest.constants import PARTLY_TESTED_ARCHS, TESTED_ARCHS
 from qola.manifest.load import ModuleSpec
 from qola.plan.assembly import Assembly
@@ -25,9 +26,8 @@ from qola.plan.python_modules import plan_python_module
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
 from qola.plan.triton_kernels import plan_triton
-from qola.processes import thread_pool
-from qola.progress import log
-from qola.version import docs_url
+from qola_base.errors import Finding, PlanError, QolaError
+from qola_base.progress import log
 
 _CK_ARCHS = (*TESTED_ARCHS, *PARTLY_TESTED_ARCHS)
 """Archs that Composable Kernel may know: one of each family."""

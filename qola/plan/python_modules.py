@@ -16,9 +16,8 @@ from qola.aiter.includes import closure, include_dirs, includes
 from qola.aiter.preprocess import Macros, defined_by, lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.files import code_objects
-from qola.errors import Finding, PlanError
-from qola.folder import Folder
-from qola.layout import library_file
+from qola.common.folder import Folder
+from qola.common.layout import library_file
 from qola.plan.entry_macros import entry_macros
 from qola.plan.generate import GeneratedModule, own_texts
 from qola.plan.inputs import find_headers, used_dirs
@@ -26,6 +25,7 @@ from qola.plan.model import HeaderSet, PlannedFile, PythonModule, TorchModule
 from qola.plan.module_entry import refuse_missing, without_kernels
 from qola.plan.request import ResolvedRequest
 from qola.plan.torch_sources import sources_with_torch
+from qola_base.errors import Finding, PlanError
 
 EXTENSION_NAME = "TORCH_EXTENSION_NAME"
 """Macro with a module's name. AITER's build defines it for modules without PyTorch, too."""

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
 from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
-from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.types import RequestedKernel
-from qola.errors import Finding
+from qola.common.answers import NO_ANSWERS, AnswerCache
+from qola.common.layout import patches_folder
 from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
-from qola.layout import patches_folder
 from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_files
+from qola_base.errors import Finding
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from qola.aiter.known_faults import known_faults
 from qola.aiter.module_kinds import ModuleKind
 from qola.aiter.tree import ROCM, ModuleConfig
 from qola.codegen.types import RequestedKernel
-from qola.errors import Finding, QolaError
-from qola.json_types import json_fields
+from qola.common.version import docs_url
 from qola.manifest.constants import PARTLY_TESTED_ARCHS, TESTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import BwdVariant, FwdVariant
@@ -21,7 +20,8 @@ from qola.plan import torch_variants
 from qola.plan.checks import LIBRARY, check_request
 from qola.plan.configure import configure
 from qola.plan.request import Request, ResolvedModule, ResolvedRequest
-from qola.version import docs_url
+from qola_base.errors import Finding, QolaError
+from qola_base.json_types import json_fields
 
 
 def resolve(request: Request) -> ResolvedRequest:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from qola.checkout.request import AiterOptions
 from qola.codegen.types import LEVELS, Level
-from qola.errors import Finding, ManifestError
-from qola.json_types import WrongValueError, json_fields, parse_json, reader
 from qola.manifest.types import BuildMode
+from qola_base.errors import Finding, ManifestError
+from qola_base.json_types import WrongValueError, json_fields, parse_json, reader
 
 
 @dataclass(frozen=True)

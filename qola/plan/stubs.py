@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from qola.codegen.ck.batches import included
 from qola.codegen.types import KernelInstance
-from qola.errors import CodegenError, Finding
-from qola.files import sha256_of_text
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.plan.model import PlannedFile
+from qola_base.errors import CodegenError, Finding
+from qola_base.files import sha256_of_text
 
 _SPECIALISATION = re.compile(r"^template\s*<\s*>", re.MULTILINE)
 _FUNCTION = re.compile(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qola.aiter.includes import include_dirs, reaching
 from qola.aiter.tree import AiterTree
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.plan.generate import GeneratedModule
 
 #: Directories of PyTorch's headers. AITER has headers below torch/, too, which its tree has.

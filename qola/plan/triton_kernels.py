@@ -6,16 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from qola.errors import Finding, ManifestError
+from qola.common.folder import Folder
+from qola.common.suggestions import nearest
 from qola.fetch.git import commit_tree
-from qola.files import UnfitFileError, bounded_bytes, sha256_of_text
-from qola.folder import Folder
 from qola.manifest.types import Manifest, TritonSpec, triton_name
 from qola.manifest.values import either
 from qola.plan.model import PlannedFile, TritonInstance, TritonKernel
-from qola.suggestions import nearest
 from qola.triton import own
 from qola.triton.kernel import Kernel, expand
+from qola_base.errors import Finding, ManifestError
+from qola_base.files import UnfitFileError, bounded_bytes, sha256_of_text
 
 MAX_BYTES = 1 << 20
 """Maximum size of a kernel's file in bytes."""

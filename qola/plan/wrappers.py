@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from qola.aiter.attention import ADDED
 from qola.aiter.entry_points import EntryFunction
-from qola.errors import AiterError, Finding
+from qola_base.errors import AiterError, Finding
 
 _WIDTH = 100
 _ASM = "use_ext_asm"

@@ -11,10 +11,10 @@ import zlib
 from pathlib import Path
 
 from qola.bundle.archive import pack
-from qola.errors import BundleError, Finding, PrebuiltError
-from qola.files import ASIDE, sha256_of, writing
 from qola.prebuilt.record import Archive
 from qola.prebuilt.tar_members import Member, NotATarError, members, skip_padding
+from qola_base.errors import BundleError, Finding, PrebuiltError
+from qola_base.files import ASIDE, sha256_of, writing
 
 TOP = "."
 """The top directory in an archive of a bundle."""

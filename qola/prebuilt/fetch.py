@@ -12,9 +12,8 @@ from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import Forms
 from qola.build.install import BuildResult
 from qola.build.setup import ResolvedBuild, set_up
-from qola.cache import cache_directory, locked
-from qola.errors import Finding, NoPrebuiltError, ToolchainError
-from qola.layout import TRITON
+from qola.common.layout import TRITON
+from qola.common.ruleset import ruleset_root
 from qola.manifest.constants import AITER
 from qola.prebuilt import identity, signature, store, te_layout
 from qola.prebuilt.http import Transport, proxies_of
@@ -28,8 +27,9 @@ from qola.prebuilt.options import (
     parse_source,
 )
 from qola.prebuilt.store import Found, Outcome
-from qola.progress import log
-from qola.ruleset import ruleset_root
+from qola_base.cache import cache_directory, locked
+from qola_base.errors import Finding, NoPrebuiltError, ToolchainError
+from qola_base.progress import log
 
 
 def first_prebuilt(

@@ -28,10 +28,10 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, MaxRetryError
 from urllib3.util import parse_url
 
-from qola.errors import Finding, PrebuiltError
+from qola.common.version import __version__
 from qola.prebuilt.sources import Source, UnreachableError, opened, too_large
-from qola.progress import log
-from qola.version import __version__
+from qola_base.errors import Finding, PrebuiltError
+from qola_base.progress import log
 
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which a request is repeated."""

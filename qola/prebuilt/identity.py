@@ -14,29 +14,29 @@ from pathlib import Path
 from qola.build import workspace
 from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild
-from qola.cache import cache_directory, distrust
 from qola.checkout.prepare import GitSource, Source, WheelSource
-from qola.errors import Finding, ToolchainError
+from qola.common.packages import find_sources
+from qola.common.ruleset import ruleset_root
 from qola.fetch.digest import tree_digest
 from qola.fetch.pins import patch_files, pin_patches
-from qola.files import sha256_of, sha256_of_text
-from qola.json_types import WrongValueError, parse_json, reader
-from qola.packages import find_sources
 from qola.plan.triton_kernels import triton_files
 from qola.prebuilt.key import Key, settings_of
-from qola.ruleset import ruleset_root
+from qola_base.cache import cache_directory, distrust
+from qola_base.errors import Finding, ToolchainError
+from qola_base.files import sha256_of, sha256_of_text
+from qola_base.json_types import WrongValueError, parse_json, reader
 
 _FILES = (
     *(".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel"),
     # Unpacks the compiler's packages.
     "tools/setup/unpack_packages.sh",
 )
-_DIRECTORIES = ("cc", "rules", "third_party")
+_DIRECTORIES = ("runtime", "rules", "third_party")
 _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
 """Programs that plan or run in build actions."""
 
-_WITHOUT_EFFECT = ("third_party/debian/", "third_party/npm/")
-"""Packages of Bazel and of linters."""
+_WITHOUT_EFFECT = ("runtime/tests/", "third_party/debian/", "third_party/npm/")
+"""Tests, and packages of Bazel and of linters."""
 
 ROCM_VARIABLE = "QOLA_ROCM"
 _REPO_ENV = f"--repo_env={ROCM_VARIABLE}="
@@ -61,7 +61,7 @@ def ruleset_digest(root: Path) -> str:
 def ruleset_files(root: Path) -> dict[str, Path]:
     """Return the files that plan and build, by their paths below the ruleset's root."""
     files = [root / name for name in _FILES]
-    files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), root=root / "qola")
+    files += find_sources(*(f"qola.{name}" for name in _PROGRAMS), root=root)
     for directory in _DIRECTORIES:
         files += _files_below(root / directory)
     files = [path for path in files if path.is_file() or path.is_symlink()]

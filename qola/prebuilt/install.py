@@ -9,15 +9,15 @@ from typing import Any, cast
 
 from qola.build.install import BuildResult, install, module_record, not_made, outdated, run_record
 from qola.build.setup import ResolvedBuild
-from qola.errors import Finding, PrebuiltError
-from qola.files import scratch
-from qola.layout import RECORD, TRITON, library_file, triton_file
+from qola.common.layout import RECORD, TRITON, library_file, triton_file
+from qola.common.version import docs_url
 from qola.prebuilt.archive import unpack
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE
 from qola.prebuilt.store import Found
 from qola.prebuilt.te_layout import LAYOUT, without_top
-from qola.version import docs_url
+from qola_base.errors import Finding, PrebuiltError
+from qola_base.files import scratch
 
 ForeignRecord = Mapping[str, Any]
 """manifest.json of a fetched bundle, of which only the names of modules are checked."""

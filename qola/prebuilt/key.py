@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from qola.errors import Finding, NoPrebuiltError
-from qola.files import sha256_of_json
-from qola.json_types import JsonObject, JsonValue
-from qola.version import __version__
+from qola.common.version import __version__
+from qola_base.errors import Finding, NoPrebuiltError
+from qola_base.files import sha256_of_json
+from qola_base.json_types import JsonObject, JsonValue
 
 SCHEMA = 1
 """Version of a key's inputs and of the record of an archive."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.errors import Finding, QolaError
 from qola.manifest.types import Manifest
 from qola.prebuilt.http import HttpSource, Transport
 from qola.prebuilt.sources import DirectorySource, Source
+from qola_base.errors import Finding, QolaError
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
 TE_VARIABLE = "NVTE_AITER_PREBUILT_BASE_URL"

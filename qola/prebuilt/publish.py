@@ -13,8 +13,7 @@ from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
 from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild, set_up
-from qola.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
-from qola.files import sha256_of
+from qola.common.version import docs_url
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.key import Key, differences
@@ -28,9 +27,10 @@ from qola.prebuilt.record import (
     record_of,
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
-from qola.progress import log
-from qola.system_errors import disk_error
-from qola.version import docs_url
+from qola_base.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
+from qola_base.files import sha256_of
+from qola_base.progress import log
+from qola_base.system_errors import disk_error
 
 _NOT_PUBLISHED = "the bundle is not published"
 

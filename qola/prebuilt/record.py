@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from qola.errors import Finding, PrebuiltError
-from qola.files import sha256_of_json
 from qola.prebuilt.key import SCHEMA, Key, differences
+from qola_base.errors import Finding, PrebuiltError
+from qola_base.files import sha256_of_json
 
 MAX_SIZE = 4 << 20
 """Largest accepted record in bytes."""

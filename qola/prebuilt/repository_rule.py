@@ -9,15 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola import starlark
 from qola.aiter.attention import ATTENTION
 from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, WheelSource
 from qola.checkout.source import AiterSource
-from qola.errors import Finding, NoPrebuiltError
-from qola.files import write_if_changed
-from qola.layout import TRITON
+from qola.common import starlark
+from qola.common.layout import TRITON
+from qola.common.ruleset import ruleset_root
 from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.constants import BUILD_MODES
 from qola.manifest.load import Manifest, ModuleSpec, load
@@ -29,9 +28,10 @@ from qola.prebuilt.install import bundle_record, libraries_of
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, PrebuiltOptions
 from qola.prebuilt.store import Found
-from qola.progress import log
-from qola.rule_main import run_main
-from qola.ruleset import ruleset_root
+from qola_base.errors import Finding, NoPrebuiltError
+from qola_base.files import write_if_changed
+from qola_base.progress import log
+from qola_base.rule_main import run_main
 
 _DIRECTORY = "prebuilt"
 _HEADER = "# Written by @qola//rules/private/repositories:prebuilt_repository.bzl: {what}."

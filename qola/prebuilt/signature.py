@@ -7,8 +7,8 @@ from pathlib import Path
 
 import minisign
 
-from qola.errors import Finding, PrebuiltError, QolaError
-from qola.files import UnfitFileError, bounded_bytes, write_if_changed, writing
+from qola_base.errors import Finding, PrebuiltError, QolaError
+from qola_base.files import UnfitFileError, bounded_bytes, write_if_changed, writing
 
 SUFFIX = ".minisig"
 

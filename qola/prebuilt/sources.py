@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from qola.errors import Finding, PrebuiltError
-from qola.files import whole, writing
+from qola_base.errors import Finding, PrebuiltError
+from qola_base.files import whole, writing
 
 
 class UnreachableError(Exception):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import minisign
 
-from qola.errors import Finding, NoAnswerError, NoPrebuiltError, PrebuiltError
-from qola.files import ASIDE, sha256_of, write_if_changed
 from qola.prebuilt import signature
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_name
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
-from qola.progress import log
+from qola_base.errors import Finding, NoAnswerError, NoPrebuiltError, PrebuiltError
+from qola_base.files import ASIDE, sha256_of, write_if_changed
+from qola_base.progress import log
 
 MAX_SMALL = 1 << 16
 """Largest signature or checksum file in bytes."""

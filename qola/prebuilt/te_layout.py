@@ -10,11 +10,11 @@ from qola.checkout.prepare import GitSource
 from qola.checkout.source import AiterSource
 from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import pinned_id
-from qola.files import sha256_of
 from qola.prebuilt.record import MAX_ARCHIVE
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
 from qola.prebuilt.store import MAX_SMALL, Found, Outcome, arrive, check_digest, no_answer
-from qola.progress import log
+from qola_base.files import sha256_of
+from qola_base.progress import log
 
 LAYOUT = "transformer-engine"
 _CHECKSUM = ".sha256"

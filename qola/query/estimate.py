@@ -16,8 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
-from qola.json_types import JsonObject, json_fields
-from qola.layout import TRITON
+from qola.common.layout import TRITON
 from qola.plan.model import (
     GeneratedSource,
     KernelInstance,
@@ -26,6 +25,7 @@ from qola.plan.model import (
     TorchModule,
     TritonKernel,
 )
+from qola_base.json_types import JsonObject, json_fields
 
 #: A library without kernel instances: entry points and C functions, tables of the linker.
 ENTRY_BYTES = 59_000

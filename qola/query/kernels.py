@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from qola.codegen.types import Explanation, FieldValue
-from qola.errors import ExitCode, Finding, QolaError
-from qola.json_types import JsonObject
+from qola.common.suggestions import nearest
 from qola.manifest.load import Manifest, ModuleSpec
 from qola.manifest.types import triton_name
 from qola.manifest.values import either
 from qola.plan.model import Plan, TritonKernel
-from qola.suggestions import nearest
+from qola_base.errors import ExitCode, Finding, QolaError
+from qola_base.json_types import JsonObject
 
 YES, NO = "yes", "no"
 _WORDS = {"true": YES, "t": YES, "1": YES, "y": YES, "false": NO, "f": NO, "0": NO, "n": NO}

@@ -12,7 +12,7 @@ from qola.checkout.default_tree import tree_of
 from qola.checkout.prepare import LocalSource
 from qola.checkout.request import AiterOptions, aiter_request, choose_patches
 from qola.checkout.source import AiterSource, choose_for
-from qola.errors import AiterError, Finding, visible
+from qola.common.ruleset import ruleset_root
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import RECORD
 from qola.manifest.archs import choose_modules
@@ -22,7 +22,7 @@ from qola.plan.model import Plan
 from qola.plan.request import Request, make_request
 from qola.plan.spec import BuildRequest, BuildSpec
 from qola.plan.triton_kernels import triton_trees
-from qola.ruleset import ruleset_root
+from qola_base.errors import AiterError, Finding, visible
 
 
 def plan_of(

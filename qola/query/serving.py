@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qola.aiter.tree import AiterTree
-from qola.json_types import reader
+from qola.common.version import docs_url
 from qola.manifest.constants import AITER
 from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
 from qola.manifest.further_names import unserved
@@ -22,7 +22,7 @@ from qola.manifest.toml import (
     toml_prose,
 )
 from qola.plan.modules import ModuleReport, filtered_kernels
-from qola.version import docs_url
+from qola_base.json_types import reader
 
 _LIBRARY = "C++ library"
 _TUNER = "_tune"

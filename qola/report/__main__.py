@@ -9,7 +9,7 @@ from pathlib import Path
 
 from qola.report.execution_log import timestamp
 from qola.report.write import read_plan, write_report
-from qola.rule_main import run_main
+from qola_base.rule_main import run_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:

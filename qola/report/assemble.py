@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from qola.code_object.reader import CodeObject, unit_of
-from qola.code_object.reader import Kernel as DeviceKernel
-from qola.errors import Finding
 from qola.plan.model import KernelInstance, Plan, PlannedModule
 from qola.report.data import (
     AssemblyKernel,
@@ -22,6 +19,9 @@ from qola.report.data import (
 from qola.report.execution_log import KEPT, Compile
 from qola.report.library import Library
 from qola.report.occupancy import occupancy
+from qola_base.code_object.reader import CodeObject, unit_of
+from qola_base.code_object.reader import Kernel as DeviceKernel
+from qola_base.errors import Finding
 
 _REGISTERS = ("vgprs", "agprs", "sgprs", "lds")
 

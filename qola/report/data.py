@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from qola.errors import Finding, QolaError
-from qola.json_types import WrongValueError, parse_json, reader
-from qola.version import __version__
+from qola.common.version import __version__
+from qola_base.errors import Finding, QolaError
+from qola_base.json_types import WrongValueError, parse_json, reader
 
 SCHEMA = 2
 """Version of the JSON, increased with each incompatible change."""

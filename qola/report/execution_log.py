@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qola.errors import unseen
-from qola.layout import KERNEL_COMPILE, action_name
+from qola.common.layout import KERNEL_COMPILE, action_name
+from qola_base.errors import unseen
 
 _Entry = dict[str, Any]
 """An entry of the log; Bazel leaves out fields with default values."""

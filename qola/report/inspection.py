@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.code_object.elf import NEEDED, RPATH, RUNPATH
-from qola.code_object.reader import CodeObject, parse_code_object
-from qola.errors import Finding, visible
-from qola.json_types import JsonObject
 from qola.report.data import ReportError
 from qola.report.library import embedded_code, open_library, registered_code
+from qola_base.code_object.elf import NEEDED, RPATH, RUNPATH
+from qola_base.code_object.reader import CodeObject, parse_code_object
+from qola_base.errors import Finding, visible
+from qola_base.json_types import JsonObject
 
 SCHEMA = 1
 """Version of the JSON, increased with each incompatible change."""

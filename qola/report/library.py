@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.code_object.elf import EXECUTABLE, MAGIC, Elf, Section, explain_errors
-from qola.code_object.offload import (
+from qola.common.suggestions import similar_file
+from qola.report.data import Part, ReportError
+from qola_base.code_object.elf import EXECUTABLE, MAGIC, Elf, Section, explain_errors
+from qola_base.code_object.offload import (
     COMPRESSED_START,
     compressed_size,
     is_compressed,
     read_bundle,
     registered_bundles,
 )
-from qola.code_object.reader import CodeObject, compilers_of, parse_code_object
-from qola.errors import Finding, visible
-from qola.files import UnfitFileError, check_regular
-from qola.report.data import Part, ReportError
-from qola.suggestions import similar_file
+from qola_base.code_object.reader import CodeObject, compilers_of, parse_code_object
+from qola_base.errors import Finding, visible
+from qola_base.files import UnfitFileError, check_regular
 
 _AMDGPU = 224
 """e_machine of code objects."""

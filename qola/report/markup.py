@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qola.errors import visible
+from qola_base.errors import visible
 
 
 @dataclass(frozen=True)

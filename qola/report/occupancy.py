@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from qola.arch_facts import ARCHS
+from qola_base.arch_facts import ARCHS
 
 Limit = Literal["registers", "LDS", "waves"]
 

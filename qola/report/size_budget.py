@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.errors import Finding
 from qola.report.assemble import make_report
 from qola.report.data import Report, ReportError
 from qola.report.library import DEVICE, HOST, RELOCATIONS, UNWIND, read_library
 from qola.report.write import read_plan
-from qola.rule_main import run_main
+from qola_base.errors import Finding
+from qola_base.rule_main import run_main
 
 #: Families that the error names.
 _NAMED = 5

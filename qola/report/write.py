@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from qola.errors import Finding
-from qola.files import UnfitFileError, check_regular, write_if_changed
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
 from qola.report.compare import compare_reports
@@ -16,6 +14,8 @@ from qola.report.data import LeftOut, Report, ReportError
 from qola.report.execution_log import BuildLog, read_spawns, summarize_log, timestamp
 from qola.report.library import read_library
 from qola.report.page import render
+from qola_base.errors import Finding
+from qola_base.files import UnfitFileError, check_regular, write_if_changed
 
 
 def libraries_in(place: Path) -> list[Path]:

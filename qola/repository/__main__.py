@@ -11,9 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.errors import visible
-from qola.files import write_if_changed
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import load
 from qola.plan.inputs import watched_dirs
 from qola.plan.planner import build_plan
@@ -23,7 +21,9 @@ from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import TRITON_FILES, triton_list, triton_trees
 from qola.repository.build_files import config_header, export_list, manifest_build_file
-from qola.rule_main import run_main
+from qola_base.errors import visible
+from qola_base.files import write_if_changed
+from qola_base.rule_main import run_main
 
 UNFETCHED = "unfetched"
 """File that exists until the trees of kernels in Triton are fetched."""

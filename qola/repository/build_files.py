@@ -11,8 +11,9 @@ from typing import Any
 
 from qola.aiter.attention import is_attention
 from qola.codegen.types import arch_sets
-from qola.errors import visible
-from qola.layout import FUNCTIONS, lazy_place
+from qola.common.layout import FUNCTIONS, lazy_place
+from qola.common.starlark import call, inline_list, string, string_list
+from qola.common.version import __version__
 from qola.manifest.constants import AITER
 from qola.plan.model import (
     GeneratedSource,
@@ -24,8 +25,7 @@ from qola.plan.model import (
     TorchModule,
     TritonKernel,
 )
-from qola.starlark import call, inline_list, string, string_list
-from qola.version import __version__
+from qola_base.errors import visible
 
 _PYTHON_HEADERS = ("@qola_python//:headers", "@qola_python//:pybind11")
 _ROCM_HEADERS = "@qola_rocm//:headers"

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from qola.code_object.offload import is_compressed
-from qola.files import write_if_changed
-from qola.json_types import reader
-from qola.packs import PackedCode, pack
-from qola.rule_main import run_main
+from qola.common.packs import PackedCode, pack
 from qola.split.device_code import BUNDLES, CODE_OBJECTS, Bundler, DeviceCode, read_device_code
+from qola_base.code_object.offload import is_compressed
+from qola_base.files import write_if_changed
+from qola_base.json_types import reader
+from qola_base.rule_main import run_main
 
 _PAGE = 4096
 """HIP's runtime uses uncompressed code in place, in pages."""
@@ -51,9 +51,9 @@ def make_pack(codes: Iterable[DeviceCode], arch: str, bundler: Bundler) -> tuple
 
 def table(library: str, archs: Sequence[ArchRows]) -> str:
     """Return the C++ source of the table of `library`.so's host part."""
-    # The order of addresses, see cc/split/split.ld.
+    # The order of addresses, see runtime/split/split.ld.
     assert BUNDLES < CODE_OBJECTS
-    lines = ["// Written by qola/split.", '#include "cc/split/table.h"', "#include <iterator>"]
+    lines = ["// Written by qola/split.", '#include "runtime/split/table.h"', "#include <iterator>"]
     lines += ["", "namespace qola_split {", "namespace {", ""]
     parts = []
     for one in filter(lambda one: one.rows, archs):

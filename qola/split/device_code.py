@@ -10,18 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.code_object.elf import Elf, explain_errors
-from qola.code_object.offload import (
+from qola_base.code_object.elf import Elf, explain_errors
+from qola_base.code_object.offload import (
     arch_of,
     bundle_size,
     is_compressed,
     read_bundle,
     registered_bundles,
 )
-from qola.errors import BundleError, Finding
+from qola_base.errors import BundleError, Finding
 
 BUNDLES, CODE_OBJECTS = "bundles", "code_objects"
-"""Sections of places: bundles of kernels, and AITER's embedded code objects (cc/split/split.ld)."""
+"""Sections of places: bundles of kernels, and AITER's code objects (runtime/split/split.ld)."""
 
 _TABLE = "qola_asm_table"
 """Symbol of the table of code objects (rules/private/code_objects.bzl)."""
@@ -35,7 +35,7 @@ _BY_ADDRESS = re.compile(
     r"|hipGraph\w*KernelNode\w*|hipGraph(Add|Exec|)Node(SetParams)?|hipLaunchByPtr\w*"
     r"|hipGet(ProcAddress|DriverEntryPoint)\w*"
 )
-#: Those that work in split libraries (cc/split/split.cpp).
+#: Those that work in split libraries (runtime/split/split.cpp).
 _SERVED = {
     *("__hipRegisterFatBinary", "__hipRegisterFunction", "hipKernelNameRefByPtr"),
     *("hipLaunchKernel", "hipModuleLoadData", "hipModuleLaunchKernel"),

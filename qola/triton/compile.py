@@ -22,10 +22,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from qola.errors import CodegenError, Finding
-from qola.files import sha256_of_text, write_if_changed
-from qola.rule_main import run_main
 from qola.triton.kernel import Instance, Kernel, LaunchRecord, expand
+from qola_base.errors import CodegenError, Finding
+from qola_base.files import sha256_of_text, write_if_changed
+from qola_base.rule_main import run_main
 
 #: Triton's environment: no line numbers, which contain paths; only the installed backends, which
 #: exclude other vendors' GPUs.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypedDict
 
-from qola.arch_facts import ARCHS
-from qola.errors import Finding, ManifestError
+from qola_base.arch_facts import ARCHS
+from qola_base.errors import Finding, ManifestError
 
 #: Options of Triton's compiler and their defaults. They replace those of the version of Triton and
 #: of the environment.

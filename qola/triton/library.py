@@ -1,6 +1,6 @@
 """Writes the parts of a library: a C++ table of its kernels, and a pack of code objects per arch.
 
-Packs have the format of lazy libraries (cc/runtime/pack.h). The key of a kernel is the digest of
+Packs have the format of lazy libraries (runtime/lazy/pack.h). The key of a kernel is the digest of
 its code, so a library never runs code of another build or changed code.
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qola.errors import Finding, ManifestError
-from qola.files import write_if_changed
-from qola.json_types import WrongValueError, parse_json
-from qola.packs import PackedCode, pack
-from qola.rule_main import run_main
+from qola.common.packs import PackedCode, pack
 from qola.triton.kernel import Argument, LaunchRecord
+from qola_base.errors import Finding, ManifestError
+from qola_base.files import write_if_changed
+from qola_base.json_types import WrongValueError, parse_json
+from qola_base.rule_main import run_main
 
 _TUNING = 'a list of objects, such as [{"kernel": "attention_forward", "HDIM": 64, "BLOCK_M": 128}]'
 
@@ -97,7 +97,13 @@ def table(built: Sequence[Built], namespace: str, library: str) -> str:
     """Return the C++ source of the table of `library`.so, with kernels in order of preference."""
     lines = ["// Written by qola/triton/library.py.", "#include <cstring>", "#include <iterator>"]
     lines += [f"#define QOLA_NAMESPACE {namespace}"] if namespace else []
-    lines += ['#include "cc/triton/exports.inc"', "", "namespace qola_triton {", "namespace {", ""]
+    lines += [
+        '#include "runtime/triton/exports.inc"',
+        "",
+        "namespace qola_triton {",
+        "namespace {",
+        "",
+    ]
     rows = []
     for number, one in enumerate(built):
         pairs = [f"    {{{json.dumps(n)}, {json.dumps(v)}}}," for n, v in _choices(one.metadata)]

@@ -47,7 +47,7 @@ hip_code_object = rule(
     attrs = COMPILE_ATTRS | {
         "deps": attr.label_list(doc = "Libraries whose headers the sources include.", providers = [CcInfo]),
         "srcs": attr.label_list(allow_files = SOURCES + HEADERS, doc = "HIP sources, each a code object of its own, and headers.", mandatory = True),
-        "_metadata": attr.label(cfg = "exec", default = "//qola/code_object:metadata", executable = True),
+        "_metadata": attr.label(cfg = "exec", default = "//qola_base/code_object:metadata", executable = True),
     },
     doc = """HIP sources as code objects, for hipModuleLoad.
 

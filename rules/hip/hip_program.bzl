@@ -6,7 +6,7 @@ load("//rules/private:emulation.bzl", "place_of", "program_script")
 load("//rules/private:finding.bzl", "finding")
 load(":hip_library.bzl", "HipInfo", "hip_library")
 
-# As ARCHS of qola/emulate/launch.py, which refuses others; tests/emulate/test_launch.py compares them.
+# As ARCHS of gfxemu/launch.py, which refuses others; gfxemu/tests/test_launch.py compares them.
 EMULATED_ARCHS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
 def _emulated(ctx):
@@ -77,9 +77,9 @@ _RULE = dict(
         "program": attr.label(cfg = "target", executable = True, mandatory = True),
         "unused_functions": attr.string_list(doc = "Functions of HIP that the program links and does not call."),
         "_checked": attr.label(default = "//rules/hip:checked", providers = [BuildSettingInfo]),
-        "_check_program": attr.label(cfg = "exec", default = "//qola/emulate:check_program", executable = True),
-        "_emulator": attr.label(cfg = "target", default = "//qola/emulate:program", executable = True),
-        "_runtime": attr.label(default = "//cc/fake_hip"),
+        "_check_program": attr.label(cfg = "exec", default = "//gfxemu:check_program", executable = True),
+        "_emulator": attr.label(cfg = "target", default = "//gfxemu:program", executable = True),
+        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
     },
     doc = "A program of the macros hip_binary and hip_test.",
 )

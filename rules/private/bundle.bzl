@@ -365,10 +365,10 @@ _qola_bundle_directory = rule(
         "_kernels": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
-            default = "//cc/kernels_tool:qola-kernels",
+            default = "//runtime/kernels_tool:qola-kernels",
         ),
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
-        "_order": attr.label(allow_single_file = True, default = "//cc/triton:qola_order.hpp"),
+        "_order": attr.label(allow_single_file = True, default = "//runtime/triton:qola_order.hpp"),
         "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
         "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
     },
@@ -481,7 +481,7 @@ qola_wheel = rule(
         ),
         "jax": attr.label(
             allow_files = [".so"],
-            doc = "Adds `<package>.jax`, attention for JAX (docs/guide/jax.md): `@qola//cc/jax`, the handlers that it registers. The wheel is in a directory of the target's name. Not for modules of AITER's own Python.",
+            doc = "Adds `<package>.jax`, attention for JAX (docs/guide/jax.md): `@qola//runtime/jax`, the handlers that it registers. The wheel is in a directory of the target's name. Not for modules of AITER's own Python.",
         ),
         "package": attr.string(
             doc = "Name of the Python package, and of the distribution: small letters, digits and _.",

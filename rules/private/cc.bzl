@@ -19,8 +19,8 @@ KERNEL_TARGET = {
 
 # Symbols that systems of manylinux_2_28 lack: for a library, and for objects
 # that are linked elsewhere.
-OLDER_SYSTEMS = Label("//cc/older_systems")
-OLDER_SYSTEMS_NAMES = Label("//cc/older_systems:names")
+OLDER_SYSTEMS = Label("//runtime/older_systems")
+OLDER_SYSTEMS_NAMES = Label("//runtime/older_systems:names")
 
 # A linker script for -Wl,-T; without it each exception ends the process, see
 # the file.

@@ -49,7 +49,7 @@ def compress_code_objects(ctx, toolchain, files, mnemonic):
 # in the addresses in the table: .data.rel.ro is read-only after that.
 _HEAD = """\
 # Written by @qola//rules/private:code_objects.bzl.
-# cc/api/qola_asm.h documents the table.
+# runtime/api/qola_asm.h documents the table.
     .section .rodata.qola_code_objects, "a", @progbits
 """
 
@@ -178,7 +178,7 @@ def embedded_code_objects(name, code_objects, tags = [], **kwargs):
 
     The object file contains each file compressed, or unchanged and aligned to 4096
     bytes without --@qola//:compress, and the table that qola_asm.cpp
-    (@qola//cc/api:asm) searches. The symbols are hidden: every library needs
+    (@qola//runtime/api:asm) searches. The symbols are hidden: every library needs
     exactly one table of its own, which may be empty.
 
     Args:

@@ -32,7 +32,7 @@ _launch_source = rule(
     implementation = _launch_source_impl,
     attrs = _ATTRS | {
         "out": attr.output(mandatory = True),
-        "_tool": attr.label(cfg = "exec", default = "//qola/launch:tool", executable = True),
+        "_tool": attr.label(cfg = "exec", default = "//qola_lab/launch:tool", executable = True),
     },
     doc = "Writes the C++ of a library that calls a module's library.",
 )
@@ -51,8 +51,8 @@ def _launch_test_impl(ctx):
 _launch_test = rule(
     implementation = _launch_test_impl,
     attrs = _ATTRS | {
-        "_runtime": attr.label(default = "//cc/fake_hip"),
-        "_tool": attr.label(cfg = "target", default = "//qola/verify:launches", executable = True),
+        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
+        "_tool": attr.label(cfg = "target", default = "//qola_lab/verify:launches", executable = True),
     },
     doc = "Calls the library on a device of each arch; fails if an entry point launches nothing.",
     test = True,
@@ -62,7 +62,7 @@ _launch_test = rule(
 _HOST_COPTS = ["--offload-host-only", "-std=c++20"]
 
 def library_caller(name, library, module):
-    """Declares a library that calls another one's entry points with values by name, for qola/emulate.
+    """Declares a library that calls another one's entry points with values by name, for gfxemu.
 
     Args:
       name: target name; the file is <name>.so.
@@ -85,7 +85,7 @@ def library_caller(name, library, module):
         linkopts = RUNTIME_LINK_FLAGS,
         linkshared = True,
         target_compatible_with = [Label("//rules/rocm:rocm")],
-        deps = [library, Label("//cc/launch")],
+        deps = [library, Label("//qola_lab/caller")],
         **common
     )
     rocm_files(
@@ -167,7 +167,7 @@ emulation_program = rule(
     attrs = {
         "modules": attr.label_list(mandatory = True, providers = [EmulatedModuleInfo]),
         "tool": attr.label(cfg = "target", executable = True, mandatory = True),
-        "_runtime": attr.label(default = "//cc/fake_hip"),
+        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
     },
     doc = "The program of `qola verify` or `qola dispatch`; it takes their arguments.",
     executable = True,
@@ -293,9 +293,9 @@ qola_numeric_test = rule(
         ),
         "samples": attr.int(default = 3, doc = "Number of problems for each kernel."),
         "seed": attr.int(default = 0, doc = "Seed of the problems."),
-        "_judge": attr.label(cfg = "target", default = "//qola/verify:cached", executable = True),
-        "_runtime": attr.label(default = "//cc/fake_hip"),
-        "_tool": attr.label(cfg = "exec", default = "//qola/verify:cached", executable = True),
+        "_judge": attr.label(cfg = "target", default = "//qola_lab/verify:cached", executable = True),
+        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
+        "_tool": attr.label(cfg = "exec", default = "//qola_lab/verify:cached", executable = True),
     },
     doc = """Runs compiled kernels on the CPU, instruction by instruction, and compares their results with float64.
 

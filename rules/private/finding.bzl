@@ -5,7 +5,7 @@ def finding(title, place, found, expected, fix):
 
     Args:
       title: what is wrong; where `qola build` has to know whose fault it is,
-        after the name of its class in qola/errors.py: "AiterError: no patches".
+        after the name of its class in qola_base/errors.py: "AiterError: no patches".
       place: where it stands.
       found: what stands there, a line or several.
       expected: what may stand there.

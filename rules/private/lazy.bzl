@@ -135,10 +135,10 @@ lazy_sources = rule(
             doc = "Any file at the root of the AITER tree.",
             mandatory = True,
         ),
-        "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
+        "_abi_header": attr.label(allow_single_file = True, default = "//runtime/lazy:qola_kernel.h"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
-        "_identity": attr.label(allow_single_file = True, default = "//cc/runtime:identity.hip"),
+        "_identity": attr.label(allow_single_file = True, default = "//runtime/lazy:identity.hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola/lazy:lazy_sources", executable = True),
     },
     doc = """Index and sources of a lazy library's kernels (docs/guide/lazy.md).
@@ -206,12 +206,12 @@ kernel_libraries = rule(
             providers = [KernelObjectInfo],
         ),
         "sources": attr.label(doc = "The lazy_sources of the same module.", mandatory = True, providers = [LazySourcesInfo]),
-        "_abi_header": attr.label(allow_single_file = True, default = "//cc/runtime:qola_kernel.h"),
+        "_abi_header": attr.label(allow_single_file = True, default = "//runtime/lazy:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
         "_older_systems": attr.label(default = OLDER_SYSTEMS_NAMES, providers = [CcInfo]),
         "_renamed_hip": attr.label(default = "//rules/rocm:renamed_hip"),
     },
-    doc = """Kernel instances as kernel libraries (cc/runtime/qola_kernel.h).
+    doc = """Kernel instances as kernel libraries (runtime/lazy/qola_kernel.h).
 
 Each kernel instance is compiled by itself, not in a batch. Building the target
 builds all of them; qola_kernel_pack selects some.
@@ -256,13 +256,13 @@ def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, t
         name = lazy + ".table",
         srcs = [lazy + ".sources"],
         copts = HOST_ONLY,
-        deps = [Label("//cc/runtime:lazy")],
+        deps = [Label("//runtime/lazy:lazy")],
     )
     aiter_cc_library(
         name = lazy + ".stubs",
         srcs = stubs,
         copts = HOST_ONLY + copts,
-        deps = kernel_headers + [Label("//cc/runtime:lazy")],
+        deps = kernel_headers + [Label("//runtime/lazy:lazy")],
     )
     shared_form(
         name = lazy,
@@ -365,7 +365,7 @@ qola_kernel_pack = rule(
         "_tool": attr.label(
             allow_single_file = True,
             cfg = kernel_transition,
-            default = "//cc/kernels_tool:qola-kernels",
+            default = "//runtime/kernels_tool:qola-kernels",
         ),
     },
     doc = """Kernels for lazy libraries, `<name>.qpack`.

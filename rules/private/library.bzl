@@ -147,7 +147,7 @@ _linked_module = rule(
         "split": attr.label(allow_single_file = True, doc = "The host part of the library with its symbols; None for a library that cannot be split."),
         "split_packs": attr.label(doc = "The packs of the host part.", providers = [SplitPacksInfo]),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
-        "_name_source": attr.label(allow_single_file = True, default = "//cc/torch:name.cpp"),
+        "_name_source": attr.label(allow_single_file = True, default = "//runtime/torch:name.cpp"),
         "_size_budget": attr.label(cfg = "exec", default = "//qola/report:size_budget", executable = True),
     },
     doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
@@ -340,7 +340,7 @@ def public_headers(name, config, headers, declarations = None):
         hdrs = [config] + ([declarations] if declarations else []),
         includes = ["include"],
         visibility = ["//visibility:public"],
-        deps = [headers, Label("//cc/api:fmha")],
+        deps = [headers, Label("//runtime/api:fmha")],
     )
 
 def _prebuilt_library_impl(ctx):

@@ -36,7 +36,7 @@ def _declare_packages(manifest, modules, repository, bundle, lazy, split, prefix
     qola_wheel(
         name = prefix + "jax_wheel",
         bundle = bundle,
-        jax = Label("//cc/jax"),
+        jax = Label("//runtime/jax"),
         package = "qola_" + manifest,
         tags = manual,
         version = version,

@@ -28,7 +28,7 @@ def _asm_headers(name, headers):
         hdrs = headers,
         includes = {header.rpartition("/")[0]: None for header in headers}.keys(),
     )
-    return [name + ".asm_headers", Label("//cc/api:asm")]
+    return [name + ".asm_headers", Label("//runtime/api:asm")]
 
 def _generated_headers(name, files, batch_files, archs = []):
     """Declares the generated files that sources include.
@@ -196,7 +196,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
         name,
         archs,
         {key: files | {"entry_point": entry_source} for key, files in sources.items()},
-        lambda source, _selected: deps + ([Label("//cc/api:entry")] if source == "entry_point" else []),
+        lambda source, _selected: deps + ([Label("//runtime/api:entry")] if source == "entry_point" else []),
         copts_of,
         code_objects = code_objects if asm_headers else None,
     )
@@ -207,7 +207,7 @@ def module_library(name, file, export_list, archs, kernels, sources, entry_sourc
             name = name + ".kernel_names",
             srcs = [kernel_names],
             copts = HOST_ONLY,
-            deps = [Label("//cc/api:kernels")],
+            deps = [Label("//runtime/api:kernels")],
         )
     common = dict(
         archs = archs,
@@ -270,7 +270,7 @@ def python_module(name, file, export_list, archs, sources, headers, deps, plan, 
         copts = copts + _EMBEDDED_FILES
     sources_of = {" ".join(selected): sources for selected in subsets(archs)}
     size_flags = _size_flags(sources_of)
-    module_deps = [headers] + deps + ([rocm_headers] if rocm_headers else []) + ([Label("//cc/api:asm_files")] if code_objects else [])
+    module_deps = [headers] + deps + ([rocm_headers] if rocm_headers else []) + ([Label("//runtime/api:asm_files")] if code_objects else [])
     generated_of = _generated_headers(name, generated, batch_files)
     parts = _compiled_sources(
         name,
@@ -331,11 +331,11 @@ def _joined_parts(name, stem, archs, parts, headers, code_objects):
         prefix = _prefix(name, archs, selected)
         hip_source(
             name = prefix + "init",
-            src = Label("//cc/torch:archs.cpp"),
+            src = Label("//runtime/torch:archs.cpp"),
             archs = selected,
             copts = HOST_ONLY,
             local_defines = ["QOLA_MODULE=" + stem, "QOLA_EACH_ARCH=" + "".join(["QOLA_ARCH({})".format(arch) for arch in selected])],
-            deps = [headers, Label("//cc/runtime:device")],
+            deps = [headers, Label("//runtime/lazy:device")],
         )
         table = [_code_objects_table(prefix, selected, code_objects)] if code_objects != None else []
         joined[" ".join(selected)] = ["{}.{}".format(name, arch) for arch in selected] + [prefix + "init"] + table
@@ -381,7 +381,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
     if with_asm:
         deps = deps + _asm_headers(name, asm_tables)
     if asm_files:
-        deps = deps + [Label("//cc/api:asm_files")]
+        deps = deps + [Label("//runtime/api:asm_files")]
         copts = copts + _EMBEDDED_FILES + ["-include", "qola_asm_files.h"]
 
     def init_copts(selected):
@@ -412,7 +412,7 @@ def torch_module(name, file, export_list, archs, kernels, sources, headers, init
         parts = _joined_parts(name, stem, archs, parts, torch + "//:headers", code_objects if with_asm else None)
     hip_source(
         name = name + ".guard",
-        src = Label("//cc/torch:guard.cpp"),
+        src = Label("//runtime/torch:guard.cpp"),
         archs = archs,
         copts = HOST_ONLY,
         local_defines = ["QOLA_MODULE=" + stem],

@@ -11,7 +11,7 @@ load(":settings.bzl", "by_archs")
 SPLIT_DIRECTORY = "split/"
 
 # Reserves addresses for device code.
-_SCRIPT = Label("//cc/split:split.ld")
+_SCRIPT = Label("//runtime/split:split.ld")
 
 SplitPacksInfo = provider(
     doc = "The device code of a library.",
@@ -104,7 +104,7 @@ def split_form(name, file, archs, link):
         name = name + ".split_table",
         srcs = [name + ".split_table.cpp"],
         copts = HOST_ONLY,
-        deps = [Label("//cc/split")],
+        deps = [Label("//runtime/split")],
     )
     cc_shared_library(
         name = name + ".split.shared",

@@ -35,7 +35,7 @@ def torch_deps(torch):
     """
     return select({
         # Found before PyTorch's headers of the same names.
-        Label("//rules/torch:cpu_check"): [Label("//cc/torch:cpu_check"), torch + "//:headers"],
+        Label("//rules/torch:cpu_check"): [Label("//runtime/torch:cpu_check"), torch + "//:headers"],
         "//conditions:default": [torch + "//:hip"],
     }) + [Label("@qola_rocm//:headers")]
 

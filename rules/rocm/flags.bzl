@@ -120,7 +120,7 @@ def llvm_tools(gcc, llvm):
 # SDK is.
 COMPILE_LATER = "qola-compile-later"
 
-# For the linker: functions of HIP that each library calls through wrappers of //cc/api:launches.
+# For the linker: functions of HIP that each library calls through wrappers of //runtime/api:launches.
 WRAPPED = [
     "--wrap=hipLaunchHostFunc",
     "--wrap=hipLaunchKernel",

@@ -154,7 +154,7 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
     Makes `<name>/<namespace>_triton.so` (`qola_triton.so` without a namespace),
     and `<namespace>_triton-<arch>.qpack` for each arch in the same directory,
     where the library searches them at a launch: a machine needs only the packs
-    of its own archs. The C functions are those of cc/triton/qola_triton.h
+    of its own archs. The C functions are those of runtime/triton/qola_triton.h
     (docs/guide/triton.md). The library is compiled by the pinned ROCm, for its
     headers; it needs HIP's runtime. It does not depend on the packs: the output
     groups `library` and `packs` build one of them. Unless
@@ -205,7 +205,7 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
         copts = HOST_ONLY + ["-std=c++17", "-fvisibility=hidden"],
         features = ["aiter"],
         linkstatic = True,
-        deps = [Label("//cc/triton")],
+        deps = [Label("//runtime/triton")],
         **(KERNEL_TARGET | private)
     )
     cc_shared_library(
@@ -228,7 +228,7 @@ def qola_triton_library(name, kernels, namespace = "", tuning = None, manifest =
     _triton_files(
         name = name,
         bundle_files = manifest.get("bundle_files"),
-        headers = [Label("//cc/triton:qola_triton.h")] + ([manifest["config"]] if manifest else []),
+        headers = [Label("//runtime/triton:qola_triton.h")] + ([manifest["config"]] if manifest else []),
         packs = name + ".packs",
         plan = manifest.get("plan"),
         shared = name + ".shared",

@@ -9,8 +9,8 @@ import pytest
 from qola.aiter.called_modules import called_modules
 from qola.aiter.tree import read_tree
 from qola.aiter.variant_names import variant_names
-from qola.errors import AiterError
 from qola.query.serving import SERVERS, read_server
+from qola_base.errors import AiterError
 from tests.support.later_tree import write_later_tree
 
 OPS = """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import AiterError
 from qola.fetch.git import fetch_commit, read_checkout, read_head, resolve_commit
+from qola_base.errors import AiterError
 from tests.setup.cache_rule import give_away
 from tests.support.folders import git
 

@@ -11,9 +11,9 @@ import pytest
 
 from qola.checkout import default_tree
 from qola.checkout.default_tree import find_tree
-from qola.errors import AiterError, QolaError
 from qola.fetch import wheel as wheel_module
-from qola.files import sha256_of
+from qola_base.errors import AiterError, QolaError
+from qola_base.files import sha256_of
 from tests.aiter.trees import use_index, write_wheel
 from tests.support.folders import write
 

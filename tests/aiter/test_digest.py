@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import AiterError
 from qola.fetch.digest import tree_digest
-from qola.files import sha256_of_text
+from qola_base.errors import AiterError
+from qola_base.files import sha256_of_text
 from tests.support.folders import write
 
 _ONE = sha256_of_text("1")

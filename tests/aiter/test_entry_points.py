@@ -11,7 +11,7 @@ from qola.aiter.declarations import Parameter
 from qola.aiter.entry_points import EntryFunction, entry_functions
 from qola.aiter.preprocess import Macros
 from qola.aiter.tree import read_tree
-from qola.errors import AiterError
+from qola_base.errors import AiterError
 from tests.support.folders import write
 
 STREAM = "const ck_tile::stream_config&"

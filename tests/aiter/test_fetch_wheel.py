@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import AiterError
 from qola.fetch.wheel import main, pip_download, read_pin
-from qola.files import sha256_of
+from qola_base.errors import AiterError
+from qola_base.files import sha256_of
 from tests.aiter.trees import use_index, write_wheel
 
 

@@ -17,7 +17,7 @@ from qola.aiter.missing_names import (
 )
 from qola.aiter.preprocess import Macros, defined_by
 from qola.aiter.tree import read_tree
-from qola.files import lossy_text
+from qola_base.files import lossy_text
 from tests.support.folders import write
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from unidiff.patch import PatchSet
 
-from qola.errors import AiterError
 from qola.fetch.hunks import apply_hunks
 from qola.fetch.patches import apply_patches, main
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
+from qola_base.errors import AiterError
 from tests.support.folders import git, read, write
 
 BODY = "".join(f"line {n}\n" for n in range(1, 21))

@@ -11,7 +11,7 @@ import pytest
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.request import AiterRequest
 from qola.checkout.source import checkout, choose, pinned_source, use_as_is
-from qola.errors import AiterError
+from qola_base.errors import AiterError
 from tests.aiter.trees import FILES, PATCH
 from tests.support.folders import git, write
 

@@ -11,7 +11,7 @@ import pytest
 
 from qola.aiter.core_file import core_defines
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, configs, read_tree
-from qola.errors import AiterError
+from qola_base.errors import AiterError
 from tests.support.folders import write
 
 GENERATE = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"

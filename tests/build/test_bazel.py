@@ -13,8 +13,8 @@ import pytest
 
 from qola.build import bazel
 from qola.build.bazel import BuildOptions, build
-from qola.errors import ToolchainError
-from qola.progress import show_progress
+from qola_base.errors import ToolchainError
+from qola_base.progress import show_progress
 
 _HEAD = f"""\
 #!{sys.executable}

@@ -18,9 +18,9 @@ from qola.build.forms import (
     choose_lazy,
 )
 from qola.checkout.request import choose_patches
-from qola.errors import Finding, ManifestError, PlanError, ToolchainError
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, loads
+from qola_base.errors import Finding, ManifestError, PlanError, ToolchainError
 from tests.support.folders import write
 
 

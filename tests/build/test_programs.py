@@ -13,8 +13,8 @@ from qola.build.bazel import BuildOptions
 from qola.build.pack import build_pack
 from qola.build.programs import BuiltProgram, build_programs
 from qola.build.setup import resolve_build
-from qola.errors import ManifestError, PlanError
 from qola.plan.spec import BuildRequest
+from qola_base.errors import ManifestError, PlanError
 
 _BAZEL = f"""#!{sys.executable}
 import json, os, pathlib, sys

@@ -16,7 +16,7 @@ from qola.build.results import (
     read_findings,
     results_of,
 )
-from qola.errors import CodegenError, Finding, ManifestError, QolaError
+from qola_base.errors import CodegenError, Finding, ManifestError, QolaError
 
 CLANG = """\
 In file included from fmha.cpp:3:

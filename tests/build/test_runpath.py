@@ -13,9 +13,9 @@ from zipfile import ZipFile
 import pytest
 
 from qola.build.install import install
-from qola.bundle.in_wheel._hip import PIP_PACKAGES
 from qola.bundle.python_wheel import write_wheel
-from qola.runpath import has_runpath, hide_runpath, show_runpath
+from qola_base.runpath import has_runpath, hide_runpath, show_runpath
+from runtime.wheel._hip import PIP_PACKAGES
 from tests.build.test_install import make_record
 from tests.support.folders import write
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from qola.bundle.in_wheel import aiter_modules
+from runtime.wheel import aiter_modules
 
 LOOK = """\
 import importlib.util, os, sys

@@ -19,7 +19,7 @@ from spdx_tools.spdx.model import RelationshipType
 from spdx_tools.spdx.parser.parse_anything import parse_file
 from spdx_tools.spdx.validation.document_validator import validate_full_spdx_document
 
-from qola.runpath import has_runpath, show_runpath
+from qola_base.runpath import has_runpath, show_runpath
 
 ROOT = Path(__file__).resolve().parents[2]
 # Resolved from a file in the bundle: sandboxes contain symlinks to the built files.

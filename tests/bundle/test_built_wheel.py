@@ -17,7 +17,7 @@ from packaging.utils import parse_wheel_filename
 
 from qola.bundle.__main__ import main
 from qola.bundle.elf_versions import highest, read_needs, system_floor
-from qola.runpath import has_runpath, show_runpath
+from qola_base.runpath import has_runpath, show_runpath
 
 BUNDLES = {
     kind: Path(os.environ[f"QOLA_TEST_{kind}"], "manifest.json").resolve().parent

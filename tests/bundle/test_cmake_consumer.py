@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.launch.fake_hip import FakeHip, read_log
+from gfxemu.fake_hip import FakeHip, read_log
 from tests.bundle.project import PKGCONF, Project, bundle, fails, succeeds
 
 HERE = Path(__file__).resolve().parent

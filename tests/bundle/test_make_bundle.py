@@ -23,8 +23,8 @@ from qola.bundle.elf_versions import demangle, exported
 from qola.bundle.flatten import HeaderUser, flatten, landing
 from qola.bundle.record import AiterRecord, BundleRecord, FileRecord, LibraryFacts, manifest_record
 from qola.codegen.types import CodeObject
-from qola.errors import BundleError
-from qola.layout import function_file
+from qola.common.layout import function_file
+from qola_base.errors import BundleError
 from tests.support import plans
 from tests.support.folders import write
 

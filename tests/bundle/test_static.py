@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from gfxemu.fake_hip import FakeHip, read_log
 from qola.bundle.elf_versions import ElfNeeds
 from qola.bundle.platform_policy import check_platform
-from qola.launch.fake_hip import FakeHip, read_log
 from tests.library.symbols import of_symbol
 
 ARCHIVE = Path(os.environ["QOLA_TEST_ARCHIVE"]).resolve()

@@ -11,8 +11,8 @@ from typing import Any
 from qola.bundle import cmake, licenses, pkgconfig, sbom
 from qola.bundle.build import BundleInputs, TritonInput, compiler_of
 from qola.bundle.record import BundleRecord, FileFacts, LibraryFacts, manifest_record, triton_record
-from qola.json_types import reader
 from qola.triton.library import Built, pack_built
+from qola_base.json_types import reader
 from tests.support import plans
 from tests.support.folders import write
 

@@ -21,8 +21,8 @@ from qola.bundle.elf_versions import ElfNeeds, highest, read_needs
 from qola.bundle.platform_policy import check_platform
 from qola.bundle.python_wheel import write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
-from qola.errors import BundleError
 from qola.triton.library import Built, pack_built
+from qola_base.errors import BundleError
 from tests.support.folders import write
 
 NAME = "qola_ns-1.2.3-py3-none-linux_x86_64.whl"

@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from qola.bundle.in_wheel import _c
+from runtime.wheel import _c
 from tests.support.sdk import compiler_of
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent

@@ -20,15 +20,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from gfxemu.isa import ISAS
 from qola.checkout import default_tree as locate
 from qola.cli import command_line as cli
 from qola.cli.commands import COMMANDS as COMMAND_TABLE
-from qola.cli.emulate import EMULATED
-from qola.emulate.isa import ISAS
-from qola.errors import AiterError, ExitCode
 from qola.fetch import fetched as fetched_module
 from qola.fetch.fetched import record_digest
 from qola.plan.model import Plan
+from qola_base.errors import AiterError, ExitCode
+from qola_lab.cli.emulate import EMULATED
 from tests.support.folders import write
 from tests.support.later_tree import write_pybind_tree
 from tests.support.waiting import wait_for

@@ -8,7 +8,6 @@ import pytest
 
 from qola.cli.console import Table, align, duration, size, to_text
 from qola.codegen.types import Explanation
-from qola.errors import Finding
 from qola.manifest.load import loads
 from qola.query.kernels import (
     Item,
@@ -20,6 +19,7 @@ from qola.query.kernels import (
     summary,
     verdicts,
 )
+from qola_base.errors import Finding
 
 
 def item(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from qola.cli.command_line import build_parser
-from qola.errors import ExitCode, QolaError
+from qola_base.errors import ExitCode, QolaError
 
 
 def test_the_table_has_each_code_and_its_commands(repo_root: Path) -> None:

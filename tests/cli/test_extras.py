@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from qola.cli.commands import COMMANDS
-from qola.extras import EXTRAS
-from qola.packages import QOLA
+from qola.common.extras import EXTRAS
+from qola.common.packages import QOLA
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qola.aiter.known_faults import FILE as KNOWN_FAULTS
 from qola.aiter.proven_faults import FILE as PROVEN_FAULTS
-from qola.packages import QOLA
+from qola.common.packages import QOLA
 
 if sys.version_info >= (3, 11):
     import tomllib

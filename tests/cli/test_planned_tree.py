@@ -13,11 +13,11 @@ import pytest
 
 from qola.checkout.request import AiterOptions
 from qola.cli import command_line as cli
-from qola.errors import AiterError, Finding
 from qola.plan import checks
 from qola.plan.request import Request
 from qola.plan.spec import BuildRequest
 from qola.query import planned
+from qola_base.errors import AiterError, Finding
 from tests.aiter.trees import FILES, PATCH
 from tests.setup.cache_rule import give_away
 from tests.support.folders import git, write

@@ -12,7 +12,6 @@ import pytest
 
 from qola.cli import command_line as cli
 from qola.cli.init import InitError, _checked
-from qola.errors import ManifestError
 from qola.manifest.constants import TESTED_ARCHS
 from qola.manifest.fields import FUNCTIONS, MODULES, OVERRIDE_KEYS, TABLES
 from qola.manifest.json_schema import schema_text
@@ -22,6 +21,7 @@ from qola.manifest.toml import TomlText
 from qola.plan.modules import ModuleReport
 from qola.query.planned import plan_of
 from qola.query.serving import entries_of, serving_manifest
+from qola_base.errors import ManifestError
 from tests.support.later_tree import write_pybind_tree
 
 Init = Callable[..., tuple[int, str, str]]

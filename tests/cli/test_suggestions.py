@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from qola.attention.fields import parse_words
-from qola.attention.problem import ProblemError
 from qola.cli.command_line import main
+from qola.common.suggestions import nearest, similar_file
 from qola.query.kernels import make_item, select
-from qola.suggestions import nearest, similar_file
+from qola_lab.problems.fields import parse_words
+from qola_lab.problems.problem import ProblemError
 
 MANIFEST = """\
 [build]

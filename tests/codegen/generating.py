@@ -12,7 +12,7 @@ from typing import Any
 from qola.aiter.tree import AiterTree
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 
 BOTH = ("gfx942", "gfx950")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree
-from qola.answers import NO_ANSWERS
 from qola.codegen import generate
 from qola.codegen.process import run_module
 from qola.codegen.types import KernelSet, Selection
-from qola.errors import CodegenError
+from qola.common.answers import NO_ANSWERS
+from qola.common.folder import Folder
 from qola.fetch.fetched import record_digest, tree_answers
-from qola.folder import Folder
+from qola_base.errors import CodegenError
 from tests.codegen.fake_ck import make_tree
 
 BOTH = ("gfx942", "gfx950")

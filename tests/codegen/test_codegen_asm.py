@@ -18,9 +18,9 @@ from qola.codegen.asm import embed
 from qola.codegen.asm.embed import PATCHES, generate_asm, integrity, unplanned_source
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
-from qola.errors import QolaError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
+from qola_base.errors import QolaError
 
 BOTH = ("gfx942", "gfx950")
 

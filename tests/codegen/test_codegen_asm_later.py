@@ -18,9 +18,9 @@ from qola.codegen.asm.later import config_modules
 from qola.codegen.asm.path import assembly_path, generate_assembly_only, launched_subdirs
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
-from qola.errors import CodegenError, Finding
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
+from qola_base.errors import CodegenError, Finding
 from tests.support.later_tree import write_later_tree
 
 GFX9 = ("gfx942", "gfx950")

@@ -8,8 +8,8 @@ import pytest
 
 from qola.codegen.asm.domain import Variant, domain_header, fits, v3_bucket
 from qola.codegen.asm.tables import AsmKernel, read_calls, read_rows
-from qola.errors import CodegenError
 from qola.manifest.load import loads
+from qola_base.errors import CodegenError
 
 HSA = "aiter_meta/hsa/gfx942/fmha_v3_fwd"
 ROW = (

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.answers import AnswerCache
 from qola.codegen import process
 from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
-from qola.errors import CodegenError
-from qola.folder import Folder
+from qola.common.answers import AnswerCache
+from qola.common.folder import Folder
+from qola_base.errors import CodegenError
 from tests.codegen.generating import BOTH, HEADER, QUICKSTART, roles, run, run_generate_py
 
 FLAGS = ("true", "false")

@@ -9,7 +9,7 @@ from qola.codegen.ck.hazards import find_hazards
 from qola.codegen.ck.predicates import REQUESTED, VariantFilter
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.types import Bucket
-from qola.errors import Finding
+from qola_base.errors import Finding
 
 ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"
 KERNEL = Kernel("fwd", "k", None, {}, "")

@@ -17,9 +17,9 @@ from qola.codegen.ck.receipts import known_receipts
 from qola.codegen.generate import generate
 from qola.codegen.process import run_module
 from qola.codegen.types import KernelSet, Selection
-from qola.errors import CodegenError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
+from qola_base.errors import CodegenError
 from tests.codegen.fake_ck import make_tree
 
 NESTED = "3rdparty/libraries/projects/composablekernel"

@@ -15,7 +15,7 @@ import pytest
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from tests.support.folders import write
 

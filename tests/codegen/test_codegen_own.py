@@ -20,7 +20,7 @@ from qola.codegen.ck.requested import find_requested
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
 from qola.codegen.types import FieldValue, RequestedKernel
 from qola.kernel.config import KernelConfig
-from tests.fmha.observed import quiet, recorded
+from qola_lab.tests.fmha.observed import quiet, recorded
 
 ROLES = {
     "fwd": "fwd",

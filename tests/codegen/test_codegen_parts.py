@@ -21,9 +21,9 @@ from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.ck.selector import merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import Direction, FieldValue, RequestedKernel
-from qola.json_types import WrongValueError
 from qola.kernel.config import KernelConfig, Tile
 from qola.manifest.load import loads
+from qola_base.json_types import WrongValueError
 
 Fields = dict[str, FieldValue]
 

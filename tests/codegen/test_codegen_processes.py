@@ -14,8 +14,8 @@ import pytest
 from qola.codegen import process
 from qola.codegen.asm.script import run_script as run_aiter_script
 from qola.codegen.process import run_module
-from qola.errors import CodegenError
-from qola.processes import thread_pool
+from qola.common.processes import thread_pool
+from qola_base.errors import CodegenError
 from tests.codegen.fake_ck import make_tree
 from tests.codegen.generating import run
 from tests.support.waiting import wait_for

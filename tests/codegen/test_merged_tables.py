@@ -25,7 +25,7 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.aiter.tuning_tables import MergedTable, tuning_tables
 from qola.codegen.asm.merged_tables import merge_tables
-from qola.errors import CodegenError
+from qola_base.errors import CodegenError
 
 GOLDEN = Path(__file__).parents[1] / "golden/asm/merged_tables.json"
 

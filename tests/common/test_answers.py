@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from qola import answers
-from qola.answers import AnswerCache, prune_entries, read_entry, write_entry
-from qola.cache import foreign
+from qola.common import answers
+from qola.common.answers import AnswerCache, prune_entries, read_entry, write_entry
+from qola_base.cache import foreign
 from tests.setup.cache_rule import give_away
 
 KEY = "0" * 64

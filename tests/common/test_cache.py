@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from qola.cache import cache_directory, distrust, foreign, locked, own_directory, refuse_foreign
-from qola.errors import QolaError
+from qola_base.cache import (
+    cache_directory,
+    distrust,
+    foreign,
+    locked,
+    own_directory,
+    refuse_foreign,
+)
+from qola_base.errors import QolaError
 from tests.setup.cache_rule import cache_rule, give_away
 
 

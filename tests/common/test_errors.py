@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from qola.errors import (
+from qola_base.errors import (
     AiterError,
     CodegenError,
     ExitCode,

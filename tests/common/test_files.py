@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.files import UnfitFileError, bounded_bytes
+from qola_base.files import UnfitFileError, bounded_bytes
 
 
 def test_reads_are_bounded(tmp_path: Path) -> None:

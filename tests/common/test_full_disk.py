@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import QolaError
-from qola.files import whole, write_if_changed
-from qola.rule_main import run_main
-from qola.system_errors import disk_error
+from qola_base.errors import QolaError
+from qola_base.files import whole, write_if_changed
+from qola_base.rule_main import run_main
+from qola_base.system_errors import disk_error
 from tests.conftest import Disk
 from tests.support.folders import read
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from qola.system_errors import system_error
+from qola_base.system_errors import system_error
 
 #: Limits the address space to 2 MiB more than the process uses, and then runs the work.
 _PROGRAM = """
 import resource, sys, threading
-from qola.rule_main import run_main
+from qola_base.rule_main import run_main
 pages = int(open("/proc/self/statm").read().split()[0])
 most = (pages << 12) + (2 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (most, most))

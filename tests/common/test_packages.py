@@ -9,33 +9,56 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from qola.packages import QOLA, find_imports, find_sources
+from qola.common.packages import PARTS, QOLA, ROOT, find_imports, find_sources
 
-GROUND, API, TOP = "ground", ("api", "build_tools"), ("__init__", "__main__")
+LAYERS_FILE = ROOT / "rules/layers.bzl"
+BY_NAME = {"qola/cli", "qola/api"}
+"""Packages of the core that load the laboratory by the names of its modules."""
 
 
-def read_layers() -> list[list[str]]:
-    tree = ast.parse((QOLA / "layers.bzl").read_text("utf-8"))
+def read_constant(name: str) -> Any:
+    tree = ast.parse(LAYERS_FILE.read_text("utf-8"))
     (value,) = (
         node.value
         for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LAYERS"
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
     )
-    result: list[list[str]] = ast.literal_eval(value)
-    return result
+    return ast.literal_eval(value)
 
 
-HEIGHT = {package: height for height, layer in enumerate(read_layers()) for package in layer}
+def label(part: str, package: str) -> str:
+    """Return the path of a package, which is that of its part if they have one name."""
+    return part if part == package else f"{part}/{package}"
+
+
+MAY_IMPORT: dict[str, list[str]] = read_constant("PARTS")
+LINES: dict[str, int] = read_constant("LINES")
+HEIGHT: dict[str, int] = {
+    label(part, package): height
+    for part, layers in read_constant("LAYERS").items()
+    for height, layer in enumerate(layers)
+    for package in layer
+}
+FILES = {
+    part: [
+        file
+        for file in sorted((ROOT / part).rglob("*.py"))
+        if not {"tests", "_ruleset", "fake_hip"} & set(file.relative_to(ROOT).parts)
+    ]
+    for part in MAY_IMPORT
+}
 
 
 def package_of(file: Path) -> str:
-    first = file.relative_to(QOLA).parts[0].removesuffix(".py")
-    if first in HEIGHT:
-        return first
-    return "api" if first in API else GROUND
+    """Return the label of a file's package; that of a part's own __init__.py is the part."""
+    part, *rest = file.relative_to(ROOT).parts
+    if len(rest) > 1 and label(part, rest[0]) in HEIGHT:
+        return label(part, rest[0])
+    return "qola/api" if part == "qola" and rest != ["__init__.py"] else part
 
 
 @cache
@@ -43,33 +66,59 @@ def package_imports() -> list[tuple[Path, Path]]:
     """Return pairs of files in different packages, of which the first imports the second."""
     return [
         (file, imported)
-        for file in sorted(QOLA.rglob("*.py"))
-        if file.parent != QOLA or file.stem not in TOP
+        for part in PARTS
+        for file in FILES[part]
+        if file.parent != QOLA or file.stem not in ("__init__", "__main__")
         for imported in sorted(set(find_imports(file)))
         if package_of(imported) != package_of(file)
+        if not (package_of(file) in BY_NAME and package_of(imported).startswith("qola_lab"))
     ]
 
 
 def test_imports_go_to_lower_layers() -> None:
-    """Prevents: a package that imports a higher package, and cycles between packages."""
-    upward = [
-        f"{file.relative_to(QOLA)} imports {imported.relative_to(QOLA)}"
-        for file, imported in package_imports()
-        if HEIGHT[package_of(imported)] >= HEIGHT[package_of(file)]
-    ]
+    """Prevents: a package that imports a higher package or part, and cycles between packages."""
+    upward = []
+    for file, imported in package_imports():
+        above, below = package_of(file), package_of(imported)
+        part, other = above.split("/")[0], below.split("/")[0]
+        fine = HEIGHT.get(below, -1) < HEIGHT[above] if part == other else other in MAY_IMPORT[part]
+        if not fine:
+            upward.append(f"{file.relative_to(ROOT)} imports {imported.relative_to(ROOT)}")
     assert not upward, "\n".join(upward)
 
 
-@pytest.mark.parametrize("package", [name for name in HEIGHT if name not in (GROUND, "api")])
+def test_files_of_users_stand_alone() -> None:
+    """Prevents: a module that is copied into a wheel or an image and imports qola there."""
+    for file in FILES["runtime"]:
+        text = file.read_text("utf-8")
+        assert not re.search(rf"^\s*(?:from|import) (?:{'|'.join(PARTS)})\b", text, re.M), file
+
+
+@pytest.mark.parametrize("part", LINES)
+def test_parts_keep_their_budgets(part: str) -> None:
+    """Prevents: a part that grows beyond what one person can hold in mind, unnoticed."""
+    lines = sum(file.read_text("utf-8").count("\n") for file in FILES[part])
+    assert lines <= LINES[part], f"{LAYERS_FILE}: LINES"
+
+
+@pytest.mark.parametrize("package", [name for name in HEIGHT if name != "qola/api"])
 def test_build_files_declare_imports(package: str) -> None:
     """Prevents: edits that run unrelated tests, or a module that is missing in Bazel."""
-    text = (QOLA / package / "BUILD.bazel").read_text("utf-8")
-    declared = set(re.findall(r'"//qola[/:](\w+)[":]', text)) - {"layers"}
-    imported = {
-        package_of(imported) for file, imported in package_imports() if package_of(file) == package
+    text = (ROOT / package / "BUILD.bazel").read_text("utf-8")
+    declared = {
+        found.replace(":api", "/api")
+        for found in re.findall(r'"//((?:qola|gfxemu)[\w/]*(?::api)?)"', text)
     }
-    # The target "ground" contains qola/__init__.py, which every package needs.
-    assert declared == imported | {GROUND}
+    imported = {
+        package_of(imported)
+        for file, imported in package_imports()
+        if package_of(file) == package and package_of(imported) not in ("qola", "qola_lab")
+    }
+    # The target with qola/__init__.py, which every package of the core needs.
+    needed = {"qola/common"} if package.startswith("qola/") and package != "qola/common" else set()
+    if package == "qola_base/code_object":
+        needed = {"qola_base"}
+    assert declared == imported | needed
 
 
 @pytest.mark.parametrize(
@@ -84,19 +133,23 @@ def test_build_files_declare_imports(package: str) -> None:
         ("codegen/asm/run_script.py", True),
         ("codegen/asm/patches/pins.json", True),
         ("plan/batches.py", True),
-        ("errors.py", True),
+        ("common/folder.py", True),
+        ("common/extras.py", False),
+        ("../qola_base/errors.py", True),
+        ("../qola_base/runpath.py", False),
     ],
 )
 def test_sources_of_planning(edited: str, watched: bool) -> None:
     """Prevents: a new plan after an edit of the command line, or unwatched generator code."""
-    assert (QOLA / edited).is_file()
-    assert (QOLA / edited in find_sources("qola.repository")) == watched
+    file = Path(os.path.normpath(QOLA / edited))
+    assert file.is_file()
+    assert (file in find_sources("qola.repository")) == watched
 
 
 def test_fetching_has_fewer_sources_than_planning() -> None:
     """Prevents: AITER fetched again after unrelated edits."""
     fetching = {path.parent.name for path in find_sources("qola.fetch.git")}
-    assert fetching == {"qola", "fetch"}
+    assert fetching == {"common", "fetch", "qola", "qola_base"}
 
 
 def test_missing_module_is_an_error() -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from qola.progress import Pace, flush_progress, log, show_progress
+from qola_base.progress import Pace, flush_progress, log, show_progress
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from qola.starlark import rule, string
+from qola.common.starlark import rule, string
 
 ALL_CHARACTERS = "".join(map(chr, [*range(0x180), 0x2028, 0x202E, 0xFFFD, 0x1F600]))
 

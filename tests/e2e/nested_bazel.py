@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qola.cache import cache_directory
-from qola.layout import KERNEL_COMPILE
+from qola.common.layout import KERNEL_COMPILE
+from qola.common.version import __version__
 from qola.plan.model import Plan
 from qola.report.execution_log import Spawn, read_spawns
-from qola.version import __version__
+from qola_base.cache import cache_directory
 
 QOLA = Path(__file__).resolve().parents[2]
 EXAMPLE = QOLA / "examples/bazel"

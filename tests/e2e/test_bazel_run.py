@@ -17,7 +17,7 @@ from qola.build.results import first_errors
 from qola.build.workspace import Workspace
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
-from qola.errors import ToolchainError
+from qola_base.errors import ToolchainError
 from tests.e2e.nested_bazel import QOLA, Bazel, environment
 from tests.e2e.nested_bazel import find_bazel as bazel_program
 from tests.support.folders import write

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qola.layout import KERNEL_COMPILE
+from qola.common.layout import KERNEL_COMPILE
 from qola.report.execution_log import summarize_log
 from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_bazel, shared_directory
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.proven_faults import read_proven_faults
+from qola.common.version import __version__
 from qola.prebuilt import identity
-from qola.version import __version__
 from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, shared_bazel
 
 

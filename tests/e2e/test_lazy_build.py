@@ -366,7 +366,7 @@ def test_dispatch(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["--count=1000", "--seed=3", "--problems=sweep"]
     assert requested_targets() == ["//dispatch:dispatch"] * 2
     (written,) = Path("cache/qola/workspaces").glob("te-*/dispatch/BUILD.bazel")
-    assert "@qola//qola/fmha:tool" in written.read_text()
+    assert "@qola//qola_lab/fmha:tool" in written.read_text()
 
 
 def test_verify_reports_a_failed_build(qola: Qola, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from qola.fmha.build import BuiltKernel, build_configs
-from qola.fmha.registry import Registry
 from qola.kernel.config import KernelConfig, Tile
 from qola.kernel.rules import validate
+from qola_lab.fmha.build import BuiltKernel, build_configs
+from qola_lab.fmha.registry import Registry
 from tests.e2e.nested_bazel import User, user_disk_cache
 
 #: The forward kernel of tests/manifests/own.toml: a cache may already have it.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.version import __version__
+from qola.common.version import __version__
 from tests.e2e.nested_bazel import (
     Bazel,
     environment,

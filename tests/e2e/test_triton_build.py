@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qola.emulate.hip import Hip
-from qola.emulate.launch import Options
+from gfxemu.hip import Hip
+from gfxemu.launch import Options
 from tests.e2e.nested_bazel import User, disk_cache_option
 from tests.support.folders import git, write
 from tests.triton.c_library import Library

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qola.errors import QolaError, unseen
+from qola_base.errors import QolaError, unseen
 
 CASES = "QOLA_FUZZ_CASES"
 """Environment variable: the number of inputs for each reader."""

@@ -2,11 +2,11 @@
 //
 // In: a letter for the reader, two numbers of 8 bytes (size, and zeros behind that), the bytes.
 // Out: a number of 4 bytes, then a text: "+" where it is taken, else "-" and the refusal.
-#include "cc/runtime/files.h"
-#include "cc/runtime/index.h"
-#include "cc/runtime/ownership.h"
-#include "cc/runtime/pack.h"
-#include "cc/runtime/text.h"
+#include "runtime/lazy/files.h"
+#include "runtime/lazy/index.h"
+#include "runtime/lazy/ownership.h"
+#include "runtime/lazy/pack.h"
+#include "runtime/lazy/text.h"
 
 #include <algorithm>
 #include <cstdlib>

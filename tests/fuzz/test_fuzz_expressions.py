@@ -11,7 +11,7 @@ from qola.aiter.core_file import core_defines
 from qola.aiter.expressions import Names, RefusedError, evaluate
 from qola.aiter.module_config import CONFIG_KEYS
 from qola.aiter.tree import CONFIG_FILE, CORE_FILE, read_tree
-from qola.errors import unseen
+from qola_base.errors import unseen
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
 
 NAMES = Names(

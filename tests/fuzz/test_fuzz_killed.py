@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.layout import RECORD
+from qola.common.layout import RECORD
 from tests.fuzz.fuzzing import fuzz
 from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, make_user
 from tests.support.folders import read

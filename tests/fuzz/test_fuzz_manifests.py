@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import CONFIG_FILE, read_tree
-from qola.aiter_record import Record, manifest
 from qola.cli.command_line import main
 from qola.codegen.cpp_itfs.messages import Result
 from qola.codegen.cpp_itfs.render import _rendered
-from qola.errors import QolaError, unseen
+from qola.common.starlark import string
 from qola.manifest.load import loads
 from qola.manifest.toml import TomlText, parse_toml
-from qola.models.config import LayerGroup, Model, ModelError, parse_model
-from qola.models.coverage import Coverage, ServedPhase, _manifest, _variant
-from qola.models.problems import phases_of
-from qola.models.report import manifest_text, report_lines
-from qola.models.serving import model_needs
 from qola.plan.modules import ModuleReport
 from qola.query.serving import Entry, entries_of, serving_manifest, serving_tables
-from qola.starlark import string
+from qola_base.errors import QolaError, unseen
+from qola_lab.models.config import LayerGroup, Model, ModelError, parse_model
+from qola_lab.models.coverage import Coverage, ServedPhase, _manifest, _variant
+from qola_lab.models.problems import phases_of
+from qola_lab.models.report import manifest_text, report_lines
+from qola_lab.models.serving import model_needs
+from runtime.record.aiter_record import Record, manifest
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
 from tests.support.folders import write
 

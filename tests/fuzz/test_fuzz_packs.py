@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from qola.bundle.pack_files import MAGIC, kernels_of_pack, labels_of_pack
-from qola.errors import BundleError
-from qola.packs import MAX_TABLE, PackedCode, pack
+from qola.common.packs import MAX_TABLE, PackedCode, pack
+from qola_base.errors import BundleError
 from tests.fuzz.fuzzing import fuzz
 
 

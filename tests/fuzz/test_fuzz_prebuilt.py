@@ -14,8 +14,7 @@ from typing import Any
 import minisign
 import pytest
 
-from qola.errors import PrebuiltError, QolaError, unseen
-from qola.layout import RECORD
+from qola.common.layout import RECORD
 from qola.prebuilt import signature, store, te_layout
 from qola.prebuilt.archive import pack_bundle, unpack
 from qola.prebuilt.install import bundle_record, libraries_of
@@ -23,6 +22,7 @@ from qola.prebuilt.key import Key
 from qola.prebuilt.publish import publish
 from qola.prebuilt.record import MAX_ARCHIVE, Archive, archive_name, parse, record_name, record_of
 from qola.prebuilt.sources import DirectorySource
+from qola_base.errors import PrebuiltError, QolaError, unseen
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
 from tests.prebuilt.tars import END, entry, pax
 from tests.support.folders import read, write

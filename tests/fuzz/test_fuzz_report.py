@@ -15,12 +15,12 @@ import pytest
 import zstandard
 
 from qola.cli.command_line import main
-from qola.code_object.reader import unit_of
-from qola.errors import unseen
 from qola.report.assemble import make_report
 from qola.report.data import SCHEMA
 from qola.report.inspection import inspect_library
 from qola.report.write import write_report
+from qola_base.code_object.reader import unit_of
+from qola_base.errors import unseen
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate_json
 from tests.report.toys import COMPILED, LEFT_OUT, LIBRARY, PLAN
 

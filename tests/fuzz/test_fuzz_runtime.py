@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.files import sha256_of_text
 from qola.lazy.index import FILE, LINK_SCRIPT, Headers, Index, Kernel, render_index
+from qola_base.files import sha256_of_text
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate
 from tests.support.folders import read, write
 

@@ -1,7 +1,7 @@
 """Call the C functions of a bundle's libraries by cffi for the problems of a table.
 
-calls.py BUNDLE NAMESPACE HEADER TABLE reads a table of the consumer (tests/verify). It prints the
-libraries' kernels as JSON, then an object for each line. Line n runs on the n-th stream.
+calls.py BUNDLE NAMESPACE HEADER TABLE reads a table of the consumer (qola_lab/tests/verify). It
+prints the libraries' kernels as JSON, then an object for each line. Line n runs on the n-th stream.
 """
 
 from __future__ import annotations

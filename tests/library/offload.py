@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import zstandard
 
-from qola.code_object.offload import (
+from qola_base.code_object.offload import (
     COMPRESSED_START,
     MAGIC,
     arch_of,

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from qola.launch.fake_hip import FakeHip, Launch, read_log
-from tests.verify.run_consumer import BUNDLE, FAKE, PLAN, ROWS
-from tests.verify.table import Device, Row, line_of
+from gfxemu.fake_hip import FakeHip, Launch, read_log
+from qola_lab.tests.verify.run_consumer import BUNDLE, FAKE, PLAN, ROWS
+from qola_lab.tests.verify.table import Device, Row, line_of
 
 HERE = Path(__file__).resolve().parent
 HEADER = BUNDLE / "include/qola_c.h"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from qola.launch.fake_hip import FakeHip, read_log
+from gfxemu.fake_hip import FakeHip, read_log
+from qola_lab.tests.verify.run_consumer import BUNDLE, FAKE, PLAN
+from qola_lab.tests.verify.table import GFX950, Device
 from tests.library.header import functions
 from tests.library.run_calls import HEADER, HERE, LAZY, NAMESPACE, python
 from tests.support.sdk import compiler_of
-from tests.verify.run_consumer import BUNDLE, FAKE, PLAN
-from tests.verify.table import GFX950, Device
 
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
 EXAMPLE = HERE.parents[1] / "examples/c/attention.c"
@@ -45,7 +45,7 @@ def test_libraries_export_the_declared_functions() -> None:
 
 
 def test_all_device_functions_are_wrapped() -> None:
-    """Prevents: `_find` launches through a function that cc/api/qola_launches.cpp omits."""
+    """Prevents: `_find` launches through a function that runtime/api/qola_launches.cpp omits."""
     wrapped = r"hip(LaunchKernel|ModuleLaunchKernel|MemcpyAsync|MemsetAsync|LaunchHostFunc)"
     queries = r"hip(Get|Peek)\w+|hipKernelNameRef\w*|hipDeviceGetAttribute"
     loads = r"__hip\w+|hipModule(LoadData|GetFunction|Unload)"
@@ -253,7 +253,7 @@ def test_members_of_later_trees(tmp_path: Path) -> None:
         *compiler_of(SDK),
         *("-xc++", "-std=c++20", "-Wall", "-Wextra", "-Werror"),
         *("-D__HIP_PLATFORM_AMD__=1", "-DQOLA_ARCHS=gfx950", "-isystem", f"{SDK}/rocm/include"),
-        *(f"-I{HERE.parents[1]}/cc/api", f"-I{BUNDLE}/include", str(HERE / "later_tree.cpp")),
+        *(f"-I{HERE.parents[1]}/runtime/api", f"-I{BUNDLE}/include", str(HERE / "later_tree.cpp")),
         *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(program)),
     ]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)

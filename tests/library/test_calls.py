@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from qola_lab.tests.verify.run_consumer import PLAN, outcomes
+from qola_lab.tests.verify.table import GFX950, Row
 from tests.library.run_calls import CALL_ROWS, call, calls
-from tests.verify.run_consumer import PLAN, outcomes
-from tests.verify.table import GFX950, Row
 
 OK = 0
 

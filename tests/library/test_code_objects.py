@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qola.launch.fake_hip import RUNTIME
+from gfxemu.fake_hip import RUNTIME
 from tests.library.offload import code_objects
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.launch.fake_hip import FakeHip, Launch, read_log
+from gfxemu.fake_hip import FakeHip, Launch, read_log
 from tests.library.header import structures
 from tests.support.sdk import compiler_of
 

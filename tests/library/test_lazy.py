@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from qola_lab.tests.verify.predict import predict
+from qola_lab.tests.verify.run_consumer import BUNDLE, PLAN
+from qola_lab.tests.verify.table import GFX950
 from tests.library.run_calls import CALL_ROWS, LAZY, call, calls
-from tests.verify.predict import predict
-from tests.verify.run_consumer import BUNDLE, PLAN
-from tests.verify.table import GFX950
 
 UNAVAILABLE = -4
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from qola.bundle.elf_versions import read_needs
-from qola.bundle.in_wheel._hip import PIP_PACKAGES
 from qola.bundle.platform_policy import check_platform
+from runtime.wheel._hip import PIP_PACKAGES
 from tests.library.offload import code_objects
 from tests.library.symbols import SEVERAL_KERNELS, of_plan, of_symbol
 

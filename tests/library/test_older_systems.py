@@ -1,4 +1,4 @@
-"""cc/older_systems: a program needs no newer system, and runs on the current system."""
+"""runtime/older_systems: a program needs no newer system, and runs on the current system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from qola.bundle.elf_versions import read_needs
 from qola.bundle.platform_policy import check_platform
-from qola.errors import BundleError
+from qola_base.errors import BundleError
 
 PROGRAMS = {
     path.name: path for path in map(Path, os.environ["QOLA_TEST_PROGRAMS"].split()) if path.name

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from qola.launch.fake_hip import FakeHip, Launch, read_log
+from gfxemu.fake_hip import FakeHip, Launch, read_log
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 SPLITKV = Path(os.environ["QOLA_TEST_SPLITKV"]).resolve()
@@ -19,8 +19,8 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 from tests.library.calls import Caller
-from tests.verify.problem import ConsumerCall
-from tests.verify.table import Row, line_of
+from qola_lab.tests.verify.problem import ConsumerCall
+from qola_lab.tests.verify.table import Row, line_of
 bundle, namespace, entry, hdim, cases = sys.argv[1:6]
 caller = Caller(Path(bundle), namespace, Path(bundle, "include/qola_c.h"))
 library = caller.libraries["fwd"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qola.launch.fake_hip import FakeHip, Launch, read_log
+from gfxemu.fake_hip import FakeHip, Launch, read_log
 
 BUNDLE = Path(os.environ["QOLA_TEST_PAGED"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from qola.launch.fake_hip import read_log
+from gfxemu.fake_hip import read_log
 from qola.report.data import ReportError
 from qola.report.library import read_library
+from qola_lab.tests.verify.run_consumer import BUNDLE
+from qola_lab.tests.verify.table import GFX942, GFX950, Device, Row, line_of
 from tests.library.run_calls import CALL_ROWS, HEADER, NAMESPACE, call, calls, python
-from tests.verify.run_consumer import BUNDLE
-from tests.verify.table import GFX942, GFX950, Device, Row, line_of
 
 SPLIT = Path(os.environ["QOLA_TEST_SPLIT"]).resolve()
 OK, UNAVAILABLE = 0, -4

@@ -14,8 +14,8 @@ from zipfile import ZipFile
 import pytest
 from packaging.metadata import Metadata
 
+from qola_lab.tests.verify.table import GFX942, GFX950, Device, line_of
 from tests.library.run_calls import CALL_ROWS, HEADER, NAMESPACE, calls, python
-from tests.verify.table import GFX942, GFX950, Device, line_of
 
 OK, UNAVAILABLE = 0, -4
 PLATFORM = "manylinux_2_28_x86_64"

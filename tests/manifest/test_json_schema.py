@@ -8,13 +8,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from qola.errors import ManifestError
 from qola.manifest.fields import TABLES, Field, TableSpec
 from qola.manifest.json_schema import field_schema, manifest_schema, schema_text
 from qola.manifest.load import build_manifest
 from qola.manifest.starter import starter_manifest
 from qola.manifest.toml import Lines, parse_toml
 from qola.manifest.values import check_value
+from qola_base.errors import ManifestError
 
 SCHEMA = jsonschema.Draft4Validator(manifest_schema())
 

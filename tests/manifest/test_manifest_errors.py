@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import Finding, ManifestError
 from qola.manifest.fields import TABLES, Kind
 from qola.manifest.load import load, loads
+from qola_base.errors import Finding, ManifestError
 
 MODULES = '[[modules]]\nname = "libmha_fwd"\n[[modules]]\nname = "libmha_bwd"\n'
 QOLA, BUILD = f"{MODULES}[qola]\n", f"{MODULES}[build]\n"

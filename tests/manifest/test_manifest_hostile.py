@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import ManifestError, PlanError, unseen
 from qola.manifest import archs
 from qola.manifest.constants import KNOWN_ARCHS
 from qola.manifest.load import MAX_BYTES, load, loads
+from qola_base.errors import ManifestError, PlanError, unseen
 
 HEAD = '[[modules]]\nname = "libmha_fwd"\n'
 FWD = f"{HEAD}[[mha_fwd_variants]]\n"

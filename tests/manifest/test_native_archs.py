@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import ToolchainError
 from qola.manifest.archs import arch_of_version, native_archs
+from qola_base.errors import ToolchainError
 
 NODE = """\
 cpu_cores_count {cpus}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from qola.errors import unseen
 from qola.manifest.toml import (
     TomlSyntaxError,
     parse_toml,
@@ -15,6 +14,7 @@ from qola.manifest.toml import (
     toml_line,
     toml_prose,
 )
+from qola_base.errors import unseen
 
 
 def test_lines_of_keys_and_tables() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree
-from qola.errors import QolaError
 from qola.kernel.config import KernelConfig
 from qola.plan.model import Plan
-from qola.verify.launches import make_problems
+from qola_base.errors import QolaError
+from qola_lab.verify.launches import make_problems
 from tests.support.plans import plan_text
 
 HEAD = '[build]\narchitectures = ["gfx942"]\nmode = "cpp_itfs"\n[[modules]]\nname = "libmha_fwd"\n'

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import AiterError, Finding, PlanError, QolaError
 from qola.manifest.load import loads
 from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.repository.build_files import manifest_build_file
+from qola_base.errors import AiterError, Finding, PlanError, QolaError
 from tests.support.later_tree import SINK_SRCS, write_later_tree
 from tests.support.plans import plan_text
 

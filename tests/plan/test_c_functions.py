@@ -65,7 +65,7 @@ def test_unknown_parameters_of_aiters_functions() -> None:
 
 def test_known_parameters_are_members_in_c(repo_root: Path) -> None:
     """Prevents: a parameter that the entry source passes and the C++ struct Parameters lacks."""
-    text = (repo_root / "cc/api/qola_c_members.h").read_text(encoding="utf-8")
+    text = (repo_root / "runtime/api/qola_c_members.h").read_text(encoding="utf-8")
     (body,) = re.findall(r"struct Parameters\n\{(.*?)\n\};", text, re.DOTALL)
     body = re.sub(r"\s*= nullptr", "", body)
     assert set(re.findall(r"\b(\w+)[,;]", body)) == set(_KNOWN)

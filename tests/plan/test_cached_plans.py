@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from qola.aiter.tree import CONFIG_FILE, read_tree
-from qola.answers import NO_ANSWERS, AnswerCache
 from qola.codegen.types import Explanation
-from qola.errors import Finding, ToolchainError
+from qola.common.answers import NO_ANSWERS, AnswerCache
 from qola.fetch.pins import PatchPin
 from qola.manifest.load import loads
 from qola.plan import planner
 from qola.plan.request import Request
 from qola.plan.spec import BuildSpec
+from qola_base.errors import Finding, ToolchainError
 from tests.support.folders import write
 from tests.support.plans import kernel, kernel_group, plan
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from qola.aiter.module_kinds import ModuleKind
-from qola.errors import Finding, ManifestError
 from qola.manifest.constants import BWD_DTYPES, FWD_DTYPES, PROFILES
 from qola.manifest.fields import MODULES
 from qola.manifest.load import loads
 from qola.plan import checks
 from qola.plan.request import Request
 from qola.plan.spec import BuildSpec
+from qola_base.errors import Finding, ManifestError
 
 RECEIPTS = (0, 1, 2, 3, 4, 100, 200, 300, 400, 600, 700, 800, 801, 888)
 COMMIT = "d32b0cb62ecc32bb1a858e8437d58eb9b3856af6"

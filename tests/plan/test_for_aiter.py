@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import ManifestError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.repository.build_files import manifest_build_file
+from qola_base.errors import ManifestError
 from tests.support.later_tree import write_pybind_tree
 
 TEXT = '[build]\narchitectures = ["gfx950"]\nmode = "aiter"\n[[modules]]\nname = "{}"\n'

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qola.aiter.tree import AiterTree
-from qola.errors import Finding, ManifestError, PlanError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
@@ -14,6 +13,7 @@ from qola.plan.python_modules import python_exports
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.repository.build_files import manifest_build_file
+from qola_base.errors import Finding, ManifestError, PlanError
 
 HEAD = '[build]\narchitectures = ["gfx942", "gfx950"]\nmode = "aiter"\n'
 SAMPLING = '[[functions]]\nname = "top_p_sampling_from_probs"\n'

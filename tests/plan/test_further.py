@@ -11,10 +11,10 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.asm.arch_tables import merge_headers
-from qola.errors import QolaError
 from qola.plan.model import Plan
 from qola.plan.python_modules import python_exports
 from qola.repository.build_files import manifest_build_file
+from qola_base.errors import QolaError
 from tests.support.folders import write
 from tests.support.later_tree import add_modules, embed_code_objects, write_later_tree
 from tests.support.plans import plan_text

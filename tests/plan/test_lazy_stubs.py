@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qola.errors import CodegenError
 from qola.plan.stubs import HostFunction, kernel_entry_source, read_interface, stubs_source
+from qola_base.errors import CodegenError
 
 SOURCE = """\
 #include "fmha_bwd.hpp"

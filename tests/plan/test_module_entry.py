@@ -12,8 +12,7 @@ import pytest
 from qola.aiter.missing_names import Includer
 from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet
-from qola.errors import AiterError, PlanError
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.configure import configure
 from qola.plan.generate import GeneratedModule
@@ -21,6 +20,7 @@ from qola.plan.inputs import find_headers
 from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
+from qola_base.errors import AiterError, PlanError
 from tests.support.folders import write
 
 CORE = """\

@@ -13,9 +13,8 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.types import CodeObject
-from qola.errors import Finding, PlanError
+from qola.common.layout import library_file
 from qola.fetch.pins import PatchPin
-from qola.layout import library_file
 from qola.plan.model import (
     SCHEMA_VERSION,
     GeneratedSource,
@@ -26,6 +25,7 @@ from qola.plan.model import (
     PlannedBatch,
     PlannedFile,
 )
+from qola_base.errors import Finding, PlanError
 from tests.support import plans
 from tests.support.later_tree import write_later_tree
 

@@ -13,10 +13,9 @@ import pytest
 from qola.aiter.includes import include_dirs
 from qola.aiter.missing_names import missing_macros
 from qola.aiter.tree import CONFIG_FILE, AiterTree, ModuleConfig, read_tree
-from qola.answers import AnswerCache
-from qola.errors import AiterError, Finding, ManifestError, PlanError, QolaError
+from qola.common.answers import AnswerCache
+from qola.common.folder import Folder
 from qola.fetch.pins import PatchPin
-from qola.folder import Folder
 from qola.manifest.load import loads
 from qola.plan import resolve as resolve_module
 from qola.plan.configure import configure as configure_module
@@ -26,6 +25,7 @@ from qola.plan.planner import build_plan, explain
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
+from qola_base.errors import AiterError, Finding, ManifestError, PlanError, QolaError
 from tests.support.folders import write
 from tests.support.plans import plan_text
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree
-from qola.errors import ManifestError
 from qola.manifest.load import Manifest, load
 from qola.plan.model import Plan
 from qola.plan.spec import BuildSpec
+from qola_base.errors import ManifestError
 from tests.support.plans import plan_text
 
 FOLDER = Path(__file__).parent / "qola_manifests"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.errors import Finding, ManifestError
 from qola.manifest.load import Manifest, loads
 from qola.plan.checks import check_requested
 from qola.plan.inputs import watched_dirs
 from qola.plan.request import Request
 from qola.plan.resolve import requested_kernels, resolve
 from qola.plan.spec import BuildSpec
+from qola_base.errors import Finding, ManifestError
 
 
 def test_spec_survives_a_round_trip() -> None:

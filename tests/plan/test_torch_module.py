@@ -9,14 +9,14 @@ import pytest
 
 from qola.aiter.attention import TORCH_ATTENTION
 from qola.aiter.tree import AiterTree
-from qola.answers import AnswerCache
-from qola.errors import PlanError
+from qola.common.answers import AnswerCache
 from qola.manifest.load import loads
 from qola.manifest.types import BuildMode
 from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.spec import BuildSpec
 from qola.plan.torch_variants import expand_variants, specs
 from qola.repository.build_files import manifest_build_file
+from qola_base.errors import PlanError
 from tests.support.plans import plan_text
 
 FWD = """

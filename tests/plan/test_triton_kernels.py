@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import AiterError, ManifestError
 from qola.manifest.load import loads
 from qola.plan.model import Plan
 from qola.plan.triton_kernels import triton_files, triton_trees
 from qola.query.kernels import items_of, select, triton_verdicts
 from qola.repository.build_files import config_header, manifest_build_file
 from qola.triton import own
+from qola_base.errors import AiterError, ManifestError
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree
 from tests.support.plans import plan_text

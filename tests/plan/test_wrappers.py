@@ -6,8 +6,8 @@ import pytest
 
 from qola.aiter.declarations import Parameter
 from qola.aiter.entry_points import EntryFunction, added_entry
-from qola.errors import AiterError
 from qola.plan.wrappers import entry_source, public_header
+from qola_base.errors import AiterError
 
 ARGS = Parameter("const aiter::mha_fwd_args&", "args", "")
 STREAM = Parameter("const ck_tile::stream_config&", "stream_config", "")

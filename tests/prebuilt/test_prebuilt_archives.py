@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.errors import BundleError, PrebuiltError
 from qola.prebuilt.archive import pack_bundle, unpack
+from qola_base.errors import BundleError, PrebuiltError
 from tests.prebuilt.tars import END, entry, pax
 from tests.support.folders import write
 

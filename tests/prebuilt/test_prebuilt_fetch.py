@@ -16,7 +16,6 @@ import pytest
 
 from qola.build.forms import Forms
 from qola.cli import main
-from qola.errors import PrebuiltError, QolaError
 from qola.manifest.load import loads
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
@@ -24,6 +23,7 @@ from qola.prebuilt.http import HttpSource, Transport
 from qola.prebuilt.options import NamedSource, PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
+from qola_base.errors import PrebuiltError, QolaError
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User
 from tests.servers.http_files import Fault, Files
 from tests.setup.cache_rule import give_away
@@ -172,7 +172,7 @@ def test_record_of_another_bundle(user: User) -> None:
     user.put("other", key=other)
     shutil.copy(user.published / record_name(other.text), user.published / user.record)
     error_text = user.fetch("published", code=10)
-    for expected in (user.record, user.key.digest, other.digest, "qola.ruleset differs"):
+    for expected in (user.record, user.key.digest, other.digest, "qola.common.ruleset differs"):
         assert expected in error_text
 
 

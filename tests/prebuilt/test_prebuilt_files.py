@@ -13,11 +13,11 @@ import minisign
 import pytest
 
 from qola.cli import main
-from qola.errors import PrebuiltError, QolaError
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle, unpack
 from qola.prebuilt.key import Key
 from qola.prebuilt.record import Archive, parse, record_of
+from qola_base.errors import PrebuiltError, QolaError
 from tests.support.folders import write
 
 KEY = Key("left", "a", {}, {}, ("gfx950",), {}, {"rocm_version": "7.2.4", "x": "1"}, {})

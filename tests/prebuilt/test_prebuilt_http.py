@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 import urllib3
 
-from qola.errors import PrebuiltError
 from qola.prebuilt import http
 from qola.prebuilt.http import HttpSource, Transport, is_this_machine, proxies_of
 from qola.prebuilt.sources import UnreachableError
-from qola.progress import log
+from qola_base.errors import PrebuiltError
+from qola_base.progress import log
 from tests.servers.http_files import Fault, Files, certificate, serving
 
 CONTENT = random.Random(7).randbytes(50_000)

@@ -17,13 +17,13 @@ from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
-from qola.errors import NoPrebuiltError, ToolchainError
-from qola.files import sha256_of_json
 from qola.manifest.load import loads
 from qola.plan.spec import BuildSpec
 from qola.prebuilt import identity
 from qola.prebuilt.key import Key, differences, settings_of
 from qola.triton import own
+from qola_base.errors import NoPrebuiltError, ToolchainError
+from qola_base.files import sha256_of_json
 from tests.support.folders import write
 
 TEXT = """\
@@ -62,8 +62,8 @@ KEY = Key(
     ("replaced", "path"),
     [
         ({"name": "other"}, "manifest.name"),
-        ({"version": "0.2.0"}, "qola.version"),
-        ({"ruleset": "d" * 64}, "qola.ruleset"),
+        ({"version": "0.2.0"}, "qola.common.version"),
+        ({"ruleset": "d" * 64}, "qola.common.ruleset"),
         ({"manifest": parse_manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
         ({"manifest": parse_manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
         ({"modes": {}}, "modules"),
@@ -255,9 +255,9 @@ def test_ruleset_files_include_triton(repo_root: Path) -> None:
 
 RULESET = {
     **dict.fromkeys(("BUILD.bazel", "LICENSE", "MODULE.bazel", "rules/defs.bzl"), "1"),
-    **dict.fromkeys(("qola/__init__.py", "qola/packages.py", "qola/codegen/emit.py"), ""),
+    **dict.fromkeys(("qola/__init__.py", "qola/common/packages.py", "qola/codegen/emit.py"), ""),
     **dict.fromkeys(("qola/bundle/__main__.py", "qola/lazy/__main__.py"), ""),
-    "cc/runtime/load.cpp": "1",
+    "runtime/lazy/load.cpp": "1",
     "qola/repository/__init__.py": "from qola.codegen import emit",
     "qola/codegen/data/given.py": "1",
 }
@@ -271,7 +271,7 @@ def test_ruleset_digest_depends_on_its_files(tmp_path: Path) -> None:
     write(other, dict.fromkeys((*ignored, data, "docs/x", "tests/x.toml", "bazelw"), "2"))
     before = identity.ruleset_digest(root)
     assert before == identity.ruleset_digest(other)
-    for name in ("rules/defs.bzl", "qola/codegen/emit.py", "cc/runtime/load.cpp", "MODULE.bazel"):
+    for name in ("rules/defs.bzl", "qola/codegen/emit.py", "runtime/lazy/load.cpp", "MODULE.bazel"):
         write(other, {name: "3"})
         assert identity.ruleset_digest(other) != before
         before = identity.ruleset_digest(other)

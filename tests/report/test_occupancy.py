@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.arch_facts import ARCHS
 from qola.report.occupancy import LDS_GRANULE, occupancy
+from qola_base.arch_facts import ARCHS
 
 CLANG = Path(os.environ["QOLA_TEST_CLANG"]).absolute()
 #: (VGPRs, AGPRs) of a kernel.

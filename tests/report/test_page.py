@@ -14,12 +14,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from qola.cli.command_line import main
-from qola.health.compare import compare_trees
-from qola.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
-from qola.health.page import render as render_health
 from qola.plan.model import Plan
 from qola.report.data import Report
 from qola.report.page import render
+from qola_lab.health.compare import compare_trees
+from qola_lab.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
+from qola_lab.health.page import render as render_health
 from tests.report.browser import start_browser
 
 LIBRARIES = [os.path.abspath(path) for path in os.environ["QOLA_TEST_LIBRARIES"].split()]

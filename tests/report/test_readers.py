@@ -10,11 +10,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from qola.cli.command_line import main
-from qola.code_object.elf import Elf
 from qola.report.data import ReportError
 from qola.report.execution_log import Compile, LoggedFile, parse_spawns, summarize_log
 from qola.report.library import read_library
 from qola.report.write import libraries_in, read_date, read_log, read_plan
+from qola_base.code_object.elf import Elf
 from tests.support.log_entries import entry, file, spawns, text_of
 
 

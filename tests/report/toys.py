@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from qola.code_object.reader import CodeObject, Descriptor, Kernel, Resources, unit_of
 from qola.codegen.types import CodeObject as PlannedCodeObject
-from qola.errors import Finding
 from qola.plan.model import KernelInstance, Plan, PlannedBatch
 from qola.report.data import LeftOut, Part
 from qola.report.execution_log import Compile
 from qola.report.library import Library
+from qola_base.code_object.reader import CodeObject, Descriptor, Kernel, Resources, unit_of
+from qola_base.errors import Finding
 from tests.support import plans
 
 

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.errors import PlanError
-from qola.files import sha256_of_text
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.generate import generate_further
 from qola.plan.model import Plan
@@ -22,6 +20,8 @@ from qola.plan.request import Request, ResolvedModule
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola.repository import __main__ as repository
+from qola_base.errors import PlanError
+from qola_base.files import sha256_of_text
 from tests.support.later_tree import write_pybind_tree
 
 ENUM = '[[modules]]\nname = "module_aiter_enum"\n'

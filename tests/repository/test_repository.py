@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.files import write_if_changed
 from qola.repository import __main__ as repository
+from qola_base.files import write_if_changed
 
 SMALL = """\
 [qola]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.cache import cache_directory
+from qola_base.cache import cache_directory
 from tests.servers.http_files import Files, serving
 from tests.setup.cache_rule import cache_rule, give_away
 from tests.support.waiting import wait_for

@@ -9,15 +9,6 @@ from pathlib import Path
 import pytest
 
 from qola.bundle.pack_files import kernels_of_pack
-from qola.code_object.elf import Elf
-from qola.code_object.offload import (
-    arch_of,
-    bundle_size,
-    is_compressed,
-    read_bundle,
-    registered_bundles,
-)
-from qola.errors import BundleError
 from qola.split.__main__ import ArchRows, Row, make_pack, table
 from qola.split.device_code import (
     BUNDLES,
@@ -27,6 +18,15 @@ from qola.split.device_code import (
     read_device_code,
     unserved,
 )
+from qola_base.code_object.elf import Elf
+from qola_base.code_object.offload import (
+    arch_of,
+    bundle_size,
+    is_compressed,
+    read_bundle,
+    registered_bundles,
+)
+from qola_base.errors import BundleError
 
 PROGRAMS = {
     Path(path).name.removeprefix("probe_"): Path(path)

@@ -66,13 +66,13 @@ def _actions(env, mnemonic, output_part):
 
 def _compiles(env):
     # Of objects that are linked: one target declares the compiles of all kernels, alone and in batches. Without those of
-    # //cc/older_systems and //cc/api:launches, which are in each library.
+    # //runtime/older_systems and //runtime/api:launches, which are in each library.
     linked = _actions(env, "CppLink", "ns_libmodule.so").inputs
     return [
         action
         for action in analysistest.target_under_test(env)[_ActionsInfo].argvs.to_list()
         if action.mnemonic in ["CppCompile", "QolaCompile"] and action.outputs[0] in linked and
-           not [word for word in action.argv if "cc/older_systems/" in word or "cc/api/" in word]
+           not [word for word in action.argv if "runtime/older_systems/" in word or "runtime/api/" in word]
     ]
 
 def _kernel_argv_test_impl(ctx):

@@ -88,7 +88,7 @@ def _bundle_inputs_test_impl(ctx):
         "tests/starlark/testdata/ck.hpp",
         "tests/starlark/testdata/plan.json",
         "tests/starlark/testdata/qola_config.h",
-        "cc/api/qola_common.h",
+        "runtime/api/qola_common.h",
         "LICENSE",
     ])
     return analysistest.end(env)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.files import write_if_changed
+from qola_base.files import write_if_changed
 
 
 def write(root: Path, files: Mapping[str, str | bytes]) -> Path:

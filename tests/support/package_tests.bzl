@@ -58,7 +58,7 @@ def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], 
                 "PYTEST_FILES": " ".join(["$(rootpath {})".format(file) for file in files]),
                 "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
             } | variables,
-            imports = ["../.."],
+            imports = ["/".join([".." for _ in native.package_name().split("/")])],
             main = "//tests/support:pytest_main.py",
             # The tree stands for its digest: AITER.json is the declared input, the
             # 5,900 files beside it are read where they were fetched.
@@ -72,5 +72,5 @@ def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], 
         native.filegroup(
             name = "sources",
             srcs = native.glob(["*.py"]),
-            visibility = ["//tests:__subpackages__"],
+            visibility = ["//tests:parts"],
         )

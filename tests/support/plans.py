@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import AiterTree
-from qola.folder import Folder
+from qola.common.folder import Folder
 from qola.manifest.load import Manifest, loads
 from qola.plan.model import (
     EntryPoint,

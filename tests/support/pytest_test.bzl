@@ -35,7 +35,7 @@ def pytest_test(
         thorough_cases = False,
         thorough_paths = {},
         **kwargs):
-    """Declares a test, of a package two directories below the root.
+    """Declares a test.
 
     Args:
       name: target name.
@@ -66,7 +66,7 @@ def pytest_test(
                   {"PYTEST_CASES": cases} |
                   {variable: "$(rootpath {})".format(label) for variable, label in given.items()} |
                   env,
-            imports = ["../.."],
+            imports = ["/".join([".." for _ in native.package_name().split("/")])],
             main = "pytest_main.py",
             tags = tags + more,
             deps = deps + ["@qola_pip_dev//:packages"],

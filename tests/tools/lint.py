@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from qola.cache import cache_directory, own_directory
+from qola_base.cache import cache_directory, own_directory
 from tests.support.checkout import checkout_root
 
 PYTHON = {

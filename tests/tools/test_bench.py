@@ -19,8 +19,8 @@ from bench.processes import BenchError
 from bench.test_costs import read_spans, share_cores
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
-from qola.files import sha256_of
 from qola.query.estimate import Bytes
+from qola_base.files import sha256_of
 
 GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
 

@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from qola.cli.command_line import build_parser
+from qola.common.version import __version__
 from qola.manifest.load import loads
-from qola.version import __version__
 from tests.mutations import MUTATIONS
 from tests.support.build_files import targets
 from tests.support.checkout import checkout_root
@@ -358,7 +358,7 @@ def test_hip_page_lists_the_functions_of_the_fake_runtime() -> None:
     defined = re.compile(r"^(?:hipError_t|const char\*|int) (hip\w+?)(?:R0600)?\(", re.MULTILINE)
     found = {
         name
-        for path in (ROOT / "cc/fake_hip").glob("*.cpp")
+        for path in (ROOT / "gfxemu/fake_hip").glob("*.cpp")
         for name in defined.findall(path.read_text(encoding="utf-8"))
     }
     page = text_of("docs/guide/hip.md")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from qola.version import __version__
+from qola.common.version import __version__
 from tests.support.checkout import checkout_root
 from tools.release.release import (
     MODULES,

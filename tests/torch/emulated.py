@@ -7,9 +7,9 @@ from pathlib import Path
 
 import torch
 
-from qola.emulate.hip import Hip
-from qola.emulate.launch import Options
-from qola.launch.fake_hip import RUNTIME, Launch, read_log
+from gfxemu.fake_hip import RUNTIME, Launch, read_log
+from gfxemu.hip import Hip
+from gfxemu.launch import Options
 
 ARCH = "gfx950"
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import torch
 
-from qola.emulate.launch import Options
-from qola.errors import QolaError
+from gfxemu.launch import Options
+from qola_base.errors import QolaError
 from tests.torch.emulated import ARCH, Device
 
 UNITS = 256

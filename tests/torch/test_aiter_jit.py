@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.launch.fake_hip import RUNTIME
+from gfxemu.fake_hip import RUNTIME
 from tests.torch import aiter_site
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent

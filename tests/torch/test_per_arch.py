@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from qola.launch.fake_hip import RUNTIME, read_log
+from gfxemu.fake_hip import RUNTIME, read_log
 
 LIBRARY, NAMES = sorted(
     (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()),

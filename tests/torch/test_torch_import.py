@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.launch.fake_hip import RUNTIME
+from gfxemu.fake_hip import RUNTIME
 
 LIBRARIES = [Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()]
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()

@@ -22,8 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from qola.emulate.hip import Hip
-from qola.launch.fake_hip import RUNTIME, Launch, read_log
+from gfxemu.fake_hip import RUNTIME, Launch, read_log
+from gfxemu.hip import Hip
 
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"])
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()

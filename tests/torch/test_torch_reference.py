@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qola.reference.attention import Attention, Sequence, backward, forward, summed_up
-from qola.reference.formats import BF16, FP16, rounded
-from tests.reference.problems import problems
+from qola_base.formats import BF16, FP16, rounded
+from qola_lab.reference.attention import Attention, Sequence, backward, forward, summed_up
+from qola_lab.tests.reference.problems import problems
 
 settings.register_profile("same", database=None, deadline=None, derandomize=True, max_examples=300)
 settings.load_profile("same")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.launch.fake_hip import RUNTIME
+from gfxemu.fake_hip import RUNTIME
 
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()

@@ -1,4 +1,4 @@
-"""Runs compiled kernels in the emulator, qola.emulate."""
+"""Runs compiled kernels in the emulator, gfxemu."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from qola.code_object.reader import CodeObject
-from qola.emulate.launch import Device, Module, Options
+from gfxemu.launch import Device, Module, Options
 from qola.triton.compile import Compiled, compile_instance
 from qola.triton.kernel import Instance
+from qola_base.code_object.reader import CodeObject
 from tests.triton.problem import SOURCES, Values, pack_arguments
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qola.reference.attention import Attention, Forward, Sequence, summed_up
-from qola.reference.dropout import Dropout, philox4x32
-from qola.reference.formats import BF16, F64, FP16, Format, Rounding, decoded, encoded, rounded
-from qola.reference.limits import Arithmetic, backward_with_limits, forward_with_limits
-from qola.reference.masks import BOTTOM_RIGHT, EVERY, NO_MASK, TOP_LEFT
 from qola.triton.kernel import Argument, Instance, Kernel, expand
+from qola_base.formats import BF16, F64, FP16, Format, Rounding, decoded, encoded, rounded
+from qola_lab.reference.attention import Attention, Forward, Sequence, summed_up
+from qola_lab.reference.dropout import Dropout, philox4x32
+from qola_lab.reference.limits import Arithmetic, backward_with_limits, forward_with_limits
+from qola_lab.reference.masks import BOTTOM_RIGHT, EVERY, NO_MASK, TOP_LEFT
 
 KERNELS = Path(__file__).absolute().parents[2] / "qola/triton/kernels"
 SOURCES = {"attention_forward": KERNELS / "attention_forward.py"} | {

@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from qola.launch.fake_hip import FakeHip, read_log
+from gfxemu.fake_hip import FakeHip, read_log
 from tests.bundle.project import PKGCONF, Project, bundle, fails, succeeds
 from tests.support.sdk import compiler_of
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from qola.errors import CodegenError
 from qola.triton.compile import Compiled, compile_instance
 from qola.triton.kernel import Instance, Kernel, expand
+from qola_base.errors import CodegenError
 
 HERE = Path(__file__).absolute().parent
 SOURCE = HERE / "kernels/scale.py"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from qola.reference.formats import Rounding
+from qola_base.formats import Rounding
 from tests.triton.interpreter import run
 from tests.triton.problem import TritonCase, check
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from qola.errors import ManifestError
 from qola.triton.kernel import OPTIONS, Argument, Kernel, expand
+from qola_base.errors import ManifestError
 
 TEXT = """
 import triton

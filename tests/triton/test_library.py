@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qola.emulate.hip import Hip
-from qola.emulate.launch import Options
+from gfxemu.hip import Hip
+from gfxemu.launch import Options
 from qola.triton.kernel import Argument
 from qola.triton.library import Built, pack_built, read_built
 from tests.triton.c_library import Attention, Found, Library

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from qola.launch.fake_hip import FakeHip, read_log
+from gfxemu.fake_hip import FakeHip, read_log
 from tests.bundle.project import bundle
 from tests.support.sdk import compiler_of
 

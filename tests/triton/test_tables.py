@@ -12,8 +12,8 @@ import pytest
 
 from qola.bundle.elf_versions import read_needs
 from qola.bundle.pack_files import kernels_of_pack
-from qola.errors import ManifestError
 from qola.triton.library import Built, pack_built, preferred, read_built, table
+from qola_base.errors import ManifestError
 
 
 def make_built(arch: str, block: int, hdim: int = 64, code: bytes = b"") -> Built:

@@ -9,7 +9,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from qola.launch.fake_hip import FakeHip, read_log
+from gfxemu.fake_hip import FakeHip, read_log
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 PROGRAM = Path(os.environ["QOLA_TEST_THREADS"]).resolve()

@@ -1,6 +1,6 @@
 // Many threads that find and launch kernels at once, none of which was loaded before. Built with
 // ThreadSanitizer, together with the library's sources: arguments are the numbers of threads and of rounds.
-#include "cc/triton/qola_triton.h"
+#include "runtime/triton/qola_triton.h"
 
 #include <atomic>
 #include <cstdint>

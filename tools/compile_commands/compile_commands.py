@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from qola.build.bazel import child_environment, find_bazel
-from qola.errors import Finding, QolaError, ToolchainError
-from qola.files import write_if_changed
+from qola_base.errors import Finding, QolaError, ToolchainError
+from qola_base.files import write_if_changed
 
 #: Mnemonics of compiles of C++ files and of kernel instances.
 MNEMONICS = ("CppCompile", "QolaCompile")

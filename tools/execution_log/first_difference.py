@@ -19,8 +19,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import ClassVar
 
-from qola.errors import Finding, QolaError
 from qola.report.execution_log import Spawn, read_spawns
+from qola_base.errors import Finding, QolaError
 
 Outputs = tuple[str, ...]
 """The sorted output files of an action, which identify it in every build."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ownership.sh PATH...: prints why what lies at one of these may be another user's, and fails. Nothing is run from such
-# a place: bazelw sources this, debian_packages.bzl runs it; qola/cache.py and cc/runtime/ownership.cpp have the rule
+# a place: bazelw sources this, debian_packages.bzl runs it; qola_base/cache.py and runtime/lazy/ownership.cpp have the rule
 # for Python and for lazy libraries.
 set -euo pipefail
 

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from qola.aiter.tree import AiterTree
 from qola.codegen.asm.domain import Variant, serves_any
-from qola.errors import CodegenError, Finding
+from qola_base.errors import CodegenError, Finding
 
 #: Head dims that AITER's backward pads to (get_padded_hdim in csrc/cpp_itfs/mha_bwd.cu).
 _BWD_PADDED = (64, 128, 192)

@@ -18,9 +18,9 @@ from qola.codegen.asm.script import run_script, write_source
 from qola.codegen.asm.set import AsmSet, code_object, compare_files
 from qola.codegen.asm.tables import AsmCall, helper_type, read_calls, read_rows
 from qola.codegen.types import FieldValue, GeneratedSource, KernelInstance
-from qola.errors import CodegenError, Finding
-from qola.files import sha256_of
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola_base.errors import CodegenError, Finding
+from qola_base.files import sha256_of
 
 PATCHES = Path(__file__).with_name("patches")
 """Patches that make AITER's v3 generators embed their kernels, and pins.json."""

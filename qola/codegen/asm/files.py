@@ -14,7 +14,7 @@ from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.later import named_modules
 from qola.codegen.asm.set import co_files, code_object
 from qola.codegen.types import CodeObject
-from qola.errors import CodegenError, Finding
+from qola_base.errors import CodegenError, Finding
 
 _HOOK = "AITER_EMBEDDED_HSA_MAP"
 #: The file name of a code object at the end of a string in C++.

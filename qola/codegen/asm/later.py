@@ -2,8 +2,9 @@
 
 From late 2025 on AITER's entry sources select and load by themselves. They include a table that
 `hsa/codegen.py` writes (`asm_<module>_configs.hpp`), and look code objects up in a map that the
-build names: qola's is over the embedded ones (cc/api/qola_embedded_hsa.h). So a row that is left
-out of the table is never selected, whoever calls, and each row that is left has its code object.
+build names: qola's is over the embedded ones (runtime/api/qola_embedded_hsa.h). So a row that is
+left out of the table is never selected, whoever calls, and each row that is left has its code
+object.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from qola.codegen.asm.domain import Variant
 from qola.codegen.asm.script import run_script
 from qola.codegen.asm.set import AsmSet, code_object, compare_files
 from qola.codegen.types import GeneratedSource, Selection
-from qola.errors import CodegenError, Finding
-from qola.files import lossy_text, write_if_changed
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola_base.errors import CodegenError, Finding
+from qola_base.files import lossy_text, write_if_changed
 
 SCRIPT = "codegen.py"
 """Name of the script, below the tree's directory of code objects."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from qola.aiter.tuning_tables import MergedTable, MergeRule
 from qola.codegen.asm.frames import Frame, FrameError, Value, concat, is_gap, read_csv
-from qola.errors import CodegenError, Finding
+from qola_base.errors import CodegenError, Finding
 
 _TAG = "_tag"
 """Column that distinguishes rows of a problem; AITER compares tables without it."""

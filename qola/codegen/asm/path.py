@@ -10,8 +10,8 @@ from qola.codegen.asm.embed import generate_asm
 from qola.codegen.asm.later import config_modules, generate_later_asm, named_modules
 from qola.codegen.asm.set import AsmSet
 from qola.codegen.types import KernelSet, Selection
-from qola.errors import CodegenError, Finding
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola_base.errors import CodegenError, Finding
 
 
 def assembly_path(

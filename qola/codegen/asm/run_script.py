@@ -30,7 +30,7 @@ from typing import Any
 
 from qola.codegen.asm import frames
 from qola.codegen.process import ignore_bytecode, prepare_generator
-from qola.system_errors import disk_error
+from qola_base.system_errors import disk_error
 
 ONE_ARCH = "the script writes files for one arch"
 """End of the error of a script that asks for the arch and runs for several."""

@@ -15,8 +15,8 @@ from qola.codegen.asm.merged_tables import merge_tables
 from qola.codegen.asm.run_script import ONE_ARCH
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
-from qola.errors import CodegenError, Finding
-from qola.folder import Folder
+from qola.common.folder import Folder
+from qola_base.errors import CodegenError, Finding
 
 _MAX_BYTES = 1 << 30
 _SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")

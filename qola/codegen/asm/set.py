@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from qola.aiter.tree import AiterTree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance
-from qola.errors import Finding
-from qola.files import sha256_of
+from qola_base.errors import Finding
+from qola_base.files import sha256_of
 
 
 @dataclass(frozen=True)

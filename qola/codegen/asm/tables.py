@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from qola.errors import CodegenError, Finding
+from qola_base.errors import CodegenError, Finding
 
 #: Subfolders by compute units: 304 have an MI300, 80 or 64 an MI308.
 _BY_UNITS = {("gfx942", "fwd"): ("MI300/", "MI308/")}

@@ -36,8 +36,8 @@ from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.selector import Selector
 from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Direction, Explanation, GeneratedSource
-from qola.errors import Finding
-from qola.system_errors import disk_error
+from qola_base.errors import Finding
+from qola_base.system_errors import disk_error
 
 
 class _Filtered:

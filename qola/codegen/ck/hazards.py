@@ -18,8 +18,8 @@ from typing import NamedTuple
 from qola.codegen.ck.predicates import EVERYTHING, REQUESTED, VariantFilter, show, takes
 from qola.codegen.ck.rows import Row
 from qola.codegen.types import Bucket, FieldValue
-from qola.errors import Finding
 from qola.manifest.toml import toml_value
+from qola_base.errors import Finding
 
 Problem = tuple[tuple[str, FieldValue], ...]
 Keepers = Mapping[str, Sequence[VariantFilter]]

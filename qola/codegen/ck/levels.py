@@ -9,7 +9,7 @@ from qola.codegen.ck.messages import GeneratorAnswer
 from qola.codegen.ck.predicates import WITHOUT, VariantFilter, show
 from qola.codegen.ck.receipts import emulated
 from qola.codegen.types import LEVELS
-from qola.errors import CodegenError, Finding
+from qola_base.errors import CodegenError, Finding
 
 Answers = Mapping[str, GeneratorAnswer]
 Filters = Mapping[str, Sequence[VariantFilter]]

@@ -15,8 +15,8 @@ from qola.codegen.types import (
     KernelInstance,
     RequestedKernel,
 )
-from qola.errors import Finding
-from qola.json_types import WrongValueError, parse_json, reader
+from qola_base.errors import Finding
+from qola_base.json_types import WrongValueError, parse_json, reader
 
 
 @dataclass(frozen=True)

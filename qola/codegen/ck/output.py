@@ -9,7 +9,7 @@ from qola.codegen.ck.observe import Recording, UsageError, observe
 from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.types import GeneratedSource, KernelInstance
-from qola.files import sha256_of_text
+from qola_base.files import sha256_of_text
 
 
 class RefusedError(Exception):

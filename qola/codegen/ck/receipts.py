@@ -16,7 +16,7 @@ from qola.aiter.expressions import parse
 from qola.aiter.module_config import missing_ck
 from qola.aiter.tree import AiterTree
 from qola.codegen.types import FieldValue
-from qola.errors import AiterError, CodegenError, Finding
+from qola_base.errors import AiterError, CodegenError, Finding
 
 #: Directions of one module. A receipt of one direction counts as known to all of them.
 FAMILIES: Mapping[str, tuple[str, ...]] = {

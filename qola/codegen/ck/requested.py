@@ -22,7 +22,7 @@ from qola.codegen.ck.predicates import REQUESTED, VariantFilter, show
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.vocabulary import ALIASES, without_enum
 from qola.codegen.types import FieldValue, RequestedKernel
-from qola.errors import Finding
+from qola_base.errors import Finding
 
 #: Numbers in the notation of a tile. CK's attributes for them begin with the same letter.
 _PART = re.compile(r"([brw])(\d+(?:x\d+)*)")

@@ -25,7 +25,7 @@ from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.rows import Kernel
 from qola.codegen.ck.vocabulary import fields_of
 from qola.codegen.types import Direction, Explanation, FieldValue, Level
-from qola.errors import Finding
+from qola_base.errors import Finding
 
 DISPATCH = "_api.cpp"
 """Ending of the names of CK's dispatch sources."""

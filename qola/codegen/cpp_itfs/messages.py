@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qola.json_types import json_fields, parse_json, reader
+from qola_base.json_types import json_fields, parse_json, reader
 
 _Message = TypeVar("_Message", "Request", "Answer")
 

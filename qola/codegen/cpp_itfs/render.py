@@ -15,9 +15,9 @@ from qola.aiter.template_functions import TemplateFunction
 from qola.aiter.tree import AiterTree
 from qola.codegen.cpp_itfs import messages
 from qola.codegen.process import run_module
-from qola.errors import CodegenError, Finding
-from qola.json_types import WrongValueError
 from qola.manifest.values import quote
+from qola_base.errors import CodegenError, Finding
+from qola_base.json_types import WrongValueError
 
 _PLACE = "the functions of csrc/cpp_itfs"
 _OFFLOAD = "--offload-arch="

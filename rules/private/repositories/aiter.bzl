@@ -24,7 +24,7 @@ PATCH_ATTRS = PACKAGES_ATTRS | {
     "place": attr.string(doc = "Place of the tag or pin, for error messages.", mandatory = True),
 }
 
-# A patches_dir that names qola's own patches (qola/layout.py).
+# A patches_dir that names qola's own patches (qola/common/layout.py).
 OWN_PATCHES = "qola:patches"
 
 def patches_folder(rctx, patches_dir, folder):

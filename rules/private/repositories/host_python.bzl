@@ -96,8 +96,8 @@ def run_qola(rctx, module, options, fatal = True, packages = None):
     python = host_python(rctx)
     environment = _environment(rctx, root, packages)
 
-    # Watch only the packages that the module imports (qola/packages.py): other edits rerun nothing.
-    sources = rctx.execute([python, "-B", "-s", "-m", "qola.packages", module], environment = environment)
+    # Watch only the packages that the module imports (qola/common/packages.py): other edits rerun nothing.
+    sources = rctx.execute([python, "-B", "-s", "-m", "qola.common.packages", module], environment = environment)
     if sources.return_code != 0:
         fail("\n" + sources.stderr.strip())
     for source in sources.stdout.splitlines():

@@ -1,0 +1,98 @@
+"""Runs random instructions in both engines, and collects exceptions that are not faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gfxemu import native
+from gfxemu.decode import Instruction, sweep
+from gfxemu.expressions import operations_header
+from gfxemu.faults import EmulationError
+from gfxemu.isa import ISAS
+from gfxemu.launch import ARCHS, Device, Module, Options
+from gfxemu.operands import Literals, UnsupportedError
+from gfxemu.program import bind
+from gfxemu.tests.programs import DESCRIPTOR, END, load
+
+#: Compiler options of an engine that ends the process at an access out of bounds.
+#: It wraps, converts and shifts integers on purpose, and addresses may be misaligned.
+SANITIZERS = (
+    *("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "-fno-sanitize=shift,alignment,float-cast-overflow",
+)
+_RDNA_END = 0xBFB00000
+
+
+def mutants(arch: str, count: int, seed: int) -> Iterator[tuple[Instruction, list[int]]]:
+    """Yield random instructions that can be bound, and their words."""
+    rng = np.random.default_rng(seed)
+    while count:
+        words = [int(word) for word in rng.integers(1 << 32, size=3)]
+        # Instructions with two words begin with ones, others are mostly moves and additions.
+        words[0] |= int(rng.choice([0, 3, 0x33, 0x35, 0x37])) << 26
+        if rng.random() < 0.5:
+            # Registers at the ends of their files.
+            words[1] |= int(rng.choice([0x7C, 0x7D, 0x7E, 0x7F])) << int(rng.integers(0, 26))
+        one = sweep(b"".join(word.to_bytes(4, "little") for word in words), arch).get(0)
+        if isinstance(one, str) or one is None:
+            continue
+        try:
+            bind(one, Literals())
+        except UnsupportedError:
+            continue
+        count -= 1
+        yield one, words[: one.size // 4]
+
+
+def find_errors(arch: str, count: int, seed: int = 1) -> list[str]:
+    """Return the instructions whose launch ends with another exception than EmulationError."""
+    is_rdna = ISAS[arch].is_rdna
+    descriptor = replace(DESCRIPTOR, properties=DESCRIPTOR.properties | is_rdna << 10)
+    found = []
+    for one, words in mutants(arch, count, seed):
+        for reference in (False, True):
+            end = [_RDNA_END if is_rdna else END]
+            options = Options(limit=100, reference=reference)
+            device, module = load([*words, *end], descriptor, (), options, arch)
+            if error := _error_of(device, module):
+                engine = "NumPy" if reference else "C"
+                shown = " ".join(f"{word:08X}" for word in words)
+                found.append(f"{arch} {engine} {shown} {one}: {type(error).__name__} {error}")
+    return found
+
+
+def _error_of(device: Device, module: Module) -> Exception | None:
+    try:
+        device.launch(module, "test", (1, 1, 1), (16, 1, 1), bytes(64))
+    except EmulationError:
+        return None
+    except Exception as error:
+        return error
+    return None
+
+
+def main(compiler: str, directory: Path, count: int) -> int:
+    """Run mutants with an engine that is compiled with sanitizers, which the process has loaded."""
+    header = directory / "operations.h"
+    header.write_text(operations_header(), encoding="utf-8")
+    flags = [flag for flag in native.FLAGS if flag != "-O3"]
+    engines = {}
+    for lanes in {isa.lanes for isa in ISAS.values()}:
+        engines[lanes] = directory / f"engine_{lanes}.so"
+        command = [compiler, "-xc", f"-march={native.level()}", f"-DLANES={lanes}", *flags, "-O1"]
+        command += [*SANITIZERS, "-shared", f"-I{directory}", str(native.ENGINE)]
+        subprocess.run([*command, "-o", str(engines[lanes])], check=True)
+    native.find_library = lambda name, lanes, environ: engines[lanes]
+    errors = [error for arch in ARCHS for error in find_errors(arch, count, 2)]
+    print("\n".join([*errors, "done"]))
+    return bool(errors)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

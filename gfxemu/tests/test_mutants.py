@@ -1,0 +1,123 @@
+"""Random instructions, and launches that no device can run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gfxemu import native
+from gfxemu.arrays import U32
+from gfxemu.faults import EmulationError
+from gfxemu.launch import ARCHS, Options
+from gfxemu.memory import AddressMap
+from gfxemu.operands import UnsupportedError
+from gfxemu.tests import machines, mutants
+from gfxemu.tests.programs import DESCRIPTOR, END, decode_words, load
+from qola_base.code_object.reader import Descriptor
+
+WAVE32 = replace(DESCRIPTOR, properties=DESCRIPTOR.properties | 1 << 10)
+_RDNA_END = 0xBFB00000
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_random_instructions_end_with_a_fault_at_most(arch: str) -> None:
+    """Prevents: an instruction that raises ValueError or AssertionError, not `unsupported`."""
+    assert not mutants.find_errors(arch, 100)
+
+
+@pytest.mark.thorough
+def test_random_instructions_stay_within_their_registers(tmp_path: Path) -> None:
+    """Prevents: an engine in C that reads or writes outside of its arrays."""
+    compiler = shutil.which("gcc")
+    if not compiler or not native.level():
+        pytest.skip("no gcc for an engine with sanitizers")
+    libraries = []
+    for name in ("libasan.so", "libubsan.so"):
+        command = [compiler, f"-print-file-name={name}"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        if not Path(found).is_absolute():
+            pytest.skip(f"gcc without {name}")
+        libraries.append(found)
+    variables = {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": "detect_leaks=0"}
+    variables["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-m", "gfxemu.tests.mutants", compiler, str(tmp_path), "600"]
+    done = subprocess.run(
+        command, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("reference", [False, True])
+def test_a_buffer_needs_four_registers(reference: bool) -> None:
+    """Prevents: a buffer at NULL, whose four words reach beyond the scalar registers."""
+    # buffer_load_b32 with the descriptor at NULL and at s6; s_buffer_load_b32 s0, null, 0x0
+    loads = [[0xC405007C, 0x00800000 | register << 9 | 1, 0] for register in (125, 6)]
+    for words in [*loads, [0xF402003E, 0xF8000000]]:
+        options = Options(reference=reference)
+        device, module = load([*words, _RDNA_END], WAVE32, (), options, "gfx1201")
+        with pytest.raises(EmulationError, match=r"a buffer at s\d+, which is not a multiple of 4"):
+            device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
+
+
+@machines.ENGINES
+def test_a_scalar_load_to_null_changes_no_register(engine: str) -> None:
+    """Prevents: a load to NULL that overwrites EXEC, the registers behind it."""
+    map_ = AddressMap()
+    base = map_.own(np.arange(1, 17, dtype=U32))
+    scalars = np.zeros(128, U32)
+    scalars[4:6] = base & 0xFFFFFFFF, base >> 32
+    # s_load_b64, s_load_b128 and s_load_b32 null, s[4:5], 0x0
+    for word in (0xF4003F02, 0xF4005F02, 0xF4001F02):
+        with machines.in_engine(engine):
+            w = machines.run(decode_words(word, 0xF8000000), scalars=scalars.copy(), map_=map_)
+        assert (w.s[0, :126] == scalars[:126]).all()
+        assert w.s[0, 126] == 2**32 - 1
+        assert not w.machine.faults.all
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "grid", "block", "why"),
+    [
+        (replace(DESCRIPTOR, preload_words=127), (1, 1, 1), (64, 1, 1), "127 preloaded ones"),
+        (replace(DESCRIPTOR, rsrc2=31 << 1), (1, 1, 1), (64, 1, 1), "31 user SGPRs"),
+        (DESCRIPTOR, (1, 1, 1), (1025, 1, 1), "1,025 work-items, and it has at most 1,024"),
+        (DESCRIPTOR, (1, 1, 1), (70000, 1, 1), "70,000 work-items"),
+        (DESCRIPTOR, (1, 1, 1), (0, 1, 1), "1 is the least"),
+        (DESCRIPTOR, (1, 0, 1), (64, 1, 1), "1 is the least"),
+        (DESCRIPTOR, (1 << 31, 1, 1), (64, 1, 1), "work-items on an axis"),
+    ],
+)
+def test_launches_that_no_device_can_run_are_refused(
+    descriptor: Descriptor, grid: tuple[int, int, int], block: tuple[int, int, int], why: str
+) -> None:
+    """Prevents: a ValueError or struct.error for sizes or a descriptor that no device has."""
+    device, module = load([END], descriptor)
+    with pytest.raises(EmulationError, match=why):
+        device.launch(module, "test", grid, block, b"")
+
+
+def test_parts_of_registers_that_sdwa_lacks_are_unsupported() -> None:
+    """Prevents: an OverflowError for the reserved numbers of parts of a register."""
+    fields = {"src0": 249, "vsrc0": 258, "vsrc1": 260, "vdst": 266, "src0_sel": 6, "src1_sel": 6}
+    for more in ({"dst_sel": 7}, {"dst_sel": 0, "dst_unused": 3}, {"dst_sel": 6, "src0_sel": 7}):
+        insn = machines.instruction("V_ADD_U32", "VOP2_SDWA", fields | more)
+        with pytest.raises(UnsupportedError, match="SDWA does not have"):
+            machines.run(insn)
+
+
+def test_a_literal_that_is_missing_is_unsupported() -> None:
+    """Prevents: an AssertionError for a form of an operation without its literal."""
+    fields = {"src0": 256, "vsrc1": 257, "vdst": 258}
+    for name in ("V_FMAMK_F32", "V_MADAK_F32", "S_FMAMK_F32"):
+        scalar = {"ssrc0": 2, "ssrc1": 4, "sdst": 8}
+        form = "SOP2" if name.startswith("S") else "VOP2"
+        insn = machines.instruction(name, form, scalar if form == "SOP2" else fields)
+        with pytest.raises(UnsupportedError, match="a literal that is not there"):
+            machines.run(insn)

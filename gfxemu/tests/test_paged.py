@@ -1,0 +1,127 @@
+"""Split-KV, append and paged prefill: launches, and results compared with float64."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gfxemu.tests.caches import random_fp16, run_append
+from qola_lab.fmha import reference
+from qola_lab.fmha.agreement import compared
+from qola_lab.fmha.build import built_by
+from qola_lab.fmha.runner import Runner
+from qola_lab.fmha.sweep import sweep
+from qola_lab.problems import AttentionProblem, ProblemError, make_problem
+from qola_lab.reference.masks import BOTTOM_RIGHT
+from qola_lab.verify.host import Built
+from qola_lab.verify.run import called
+
+ARCH = "gfx950"
+HEADS: dict[str, Any] = {"nhead_q": 4, "nhead_k": 2, "hdim": 128}
+APPEND = make_problem(
+    "fwd_appendkv", "fp16", seqlen_q=5, seqlen_k=[133, 40], seqlen_knew=20, **HEADS
+)
+LENGTHS: dict[str, Any] = {"seqlen_q": [40, 7], "seqlen_k": [140, 30]}
+PREFILL = make_problem(
+    "pagedkv_prefill", "fp16", **LENGTHS, **HEADS, page_block_size=128, **asdict(BOTTOM_RIGHT)
+)
+
+
+@pytest.fixture(scope="module")
+def library() -> Built:
+    (built,) = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()).values()
+    return built
+
+
+@pytest.mark.parametrize("page", [0, 128])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        APPEND,
+        replace(APPEND, rope_type="half", rotary_dim=128, **asdict(BOTTOM_RIGHT)),
+        replace(APPEND, rope_type="inter", rotary_dim=64).with_layout(order="bhsd"),
+    ],
+    ids=str,
+)
+def test_rows_are_appended_and_rotated(
+    library: Built, problem: AttentionProblem, page: int
+) -> None:
+    """Prevents: wrong rows in a K/V cache after an append, or rows rotated by a wrong angle."""
+    problem = problem.with_layout(page_block_size=page)
+    run, expected = run_append(library, ARCH, problem)
+    assert run.passed, [*map(str, run.verdicts), *run.done.findings]
+    (name,) = run.launched
+    assert ("_pagedkv_" in name, f"_{problem.rope_type}_" in name) == (
+        page > 0,
+        problem.rope_type != "no",
+    )
+    assert set(run.results) == {"k", "v"} | ({"q"} if problem.rope_type != "no" else set())
+    for name_, result in run.results.items():
+        assert np.allclose(result, getattr(expected, name_), rtol=2e-3, atol=2e-3)
+
+
+def test_attention_over_pages(library: Built) -> None:
+    """Prevents: attention that reads K/V pages in another order than the block table's."""
+    shapes = PREFILL.shapes()
+    arrays = [random_fp16(shapes[name], n) for n, name in enumerate(("q", "k", "v"))]
+    run = Runner(library, ARCH).forward(PREFILL, *arrays)
+    assert run.passed, [*map(str, run.verdicts), *run.done.findings]
+    (name,) = run.launched
+    assert name.startswith("fmha_fwd_pagedkv_d128_fp16_group_")
+    expected = reference.forward(PREFILL, *arrays)
+    assert np.allclose(run.results["o"], expected.o, rtol=2e-3, atol=2e-3)
+    with pytest.raises(ProblemError, match="no pages"):
+        Runner(library, ARCH).forward(PREFILL.with_layout(page_block_size=0), *arrays)
+
+
+def test_kernel_grid_and_arguments(library: Built) -> None:
+    """Prevents: a kernel launched with a wrong grid, or with other sizes than the problem's."""
+    rotated = replace(
+        APPEND, seqlen_q=(200, 200), rope_type="half", rotary_dim=96, **asdict(BOTTOM_RIGHT)
+    )
+    case = called(library, ARCH, [rotated, APPEND.with_layout(page_block_size=128), PREFILL])
+    (append,), (paged,), (prefill,) = (call.launches for call in case.calls)
+    assert (append.grid, paged.grid) == ((4, 4, 2), (1, 4, 2))
+    assert struct.unpack_from("<7i", bytes.fromhex(append.arguments), 48) == (
+        200,
+        -1,
+        20,
+        128,
+        128,
+        4,
+        2,
+    )
+    assert struct.unpack_from("<i?", bytes.fromhex(append.arguments), 152) == (96, True)
+    assert [name for _, name, _ in append.addresses] == [
+        *("q_ptr", "k_ptr", "knew_ptr", "v_ptr", "vnew_ptr", "seqlen_k_ptr"),
+        *("rotary_cos_ptr", "rotary_sin_ptr"),
+    ]
+    assert "block_table_ptr" in {name for _, name, _ in paged.addresses}
+    assert "block_table_ptr" in {name for _, name, _ in prefill.addresses}
+    assert append.names[0].endswith("_vr_psskddv_half_gfx9")
+
+
+def test_libraries_launch_the_kernels_of_the_parsed_dispatch(library: Built) -> None:
+    """Prevents: a registry that selects other kernels than the compiled dispatch launches."""
+    results = compared(library, ARCH, [*sweep(library.kernels, 300), PREFILL, APPEND])
+    assert [result.line() for result in results if not result.agrees] == []
+    assert {result.unasked.partition(":")[0] for result in results} <= {
+        "",
+        "page_size",
+        "rotary_dim",
+    }
+    assert sum(bool(result.launched) for result in results) > 60
+    assert sum(result.as_found is True and bool(result.launched) for result in results) > 40
+
+
+def test_problems_that_only_the_c_api_refuses_agree(library: Built) -> None:
+    """Prevents: a problem that only the C API refuses, reported as a wrong launch."""
+    (comparison,) = compared(library, ARCH, [APPEND.with_layout(page_block_size=64)])
+    assert comparison.unasked == "page_size: 64, expected a multiple of 128"
+    assert (comparison.as_selected, comparison.as_found, comparison.agrees) == (True, None, True)

@@ -1,0 +1,1 @@
+"""The laboratory: emulates, verifies and compares kernels of AITER (README.md)."""

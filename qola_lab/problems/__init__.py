@@ -1,0 +1,29 @@
+"""Attention problems in the terms of flash-attention, AITER and Composable Kernel."""
+
+from qola_lab.problems.ck import DTYPES, formats
+from qola_lab.problems.fields import from_fields, make_problem, parse_lines, parse_words
+from qola_lab.problems.problem import (
+    STANDARD_NORMAL,
+    AttentionProblem,
+    Device,
+    Layout,
+    ProblemError,
+    TestData,
+    default_scale,
+)
+
+__all__ = [
+    "DTYPES",
+    "STANDARD_NORMAL",
+    "AttentionProblem",
+    "Device",
+    "Layout",
+    "ProblemError",
+    "TestData",
+    "default_scale",
+    "formats",
+    "from_fields",
+    "make_problem",
+    "parse_lines",
+    "parse_words",
+]

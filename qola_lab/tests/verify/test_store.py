@@ -1,0 +1,62 @@
+"""Stored verdicts: the sources that invalidate them, and entries of another shape."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from qola.common.answers import write_entry
+from qola.common.packages import QOLA
+from qola_lab.verify import store
+from qola_lab.verify.store import DIRECTORY, VerdictStore, sources_digest
+
+DECIDE = ("emulate/engine.c", "reference/attention.py", "verify/expected.py")
+#: Report markup, and selection of problems (part of a case): they do not change verdicts.
+OTHERS = ("verify/page.py", "verify/sample.py")
+
+
+def test_changed_sources_invalidate_verdicts(tmp_path: Path) -> None:
+    """Prevents: a corrected emulator that reports stored verdicts of the old emulator."""
+    copy = tmp_path / "qola"
+    shutil.copytree(QOLA, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    found = [sources_digest()]
+    for files in (OTHERS, *([file] for file in DECIDE)):
+        for file in files:
+            with (copy / file).open("a") as text:
+                text.write("\n")
+        found.append(sources_digest(copy))
+    assert found[0] == found[1]
+    assert len(set(found)) == 1 + len(DECIDE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict of one word."""
+
+    state: str
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[" * 5000, b"\xff", b'{"state": 1}', b"[]"])
+def test_verdict_of_another_shape_is_missing(tmp_path: Path, content: bytes) -> None:
+    """Prevents: a traceback for an entry with the right digest that is not a verdict."""
+    found = VerdictStore({"QOLA_CACHE_HOME": str(tmp_path)})
+    found.store("q", Verdict("passed"))
+    assert found.find("q", Verdict) == Verdict("passed")
+    (entry,) = (tmp_path / DIRECTORY).iterdir()
+    write_entry(entry.parent, entry.name, content)
+    assert found.find("q", Verdict) is None
+
+
+def test_verdicts_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prevents: each run tries all kernels again, or takes a wrong verdict."""
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    verdict = Verdict("passed")
+    question = ["kernel", {"seed": 1}]
+    VerdictStore(environ).store(question, verdict)
+    assert VerdictStore(environ).find(question, Verdict) == verdict
+    assert VerdictStore(environ).find(["kernel", {"seed": 2}], Verdict) is None
+    monkeypatch.setattr(store, "sources_digest", lambda: "of edited sources")
+    assert VerdictStore(environ).find(question, Verdict) is None
