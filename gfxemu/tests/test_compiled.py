@@ -19,8 +19,8 @@ from gfxemu import native
 from gfxemu.arrays import Array
 from gfxemu.faults import EmulationError
 from gfxemu.launch import ARCHS, Device, Module, Options
+from gfxemu.tests.sdk import compiler_of
 from qola_base.code_object.reader import CodeObject
-from tests.support.sdk import compiler_of
 
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
 COUNT, BLOCK = 10_240, 256

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gfxemu.executable import is_executable
-from tests.support.sdk import compiler_of
+from gfxemu.tests.sdk import compiler_of
 
 RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent

@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -30,8 +30,8 @@ def build_parser(command: str | None = "") -> Parser:
     """Return the parser.
 
     Args:
-        command: the only command to add, "" for all. With None the parser lists the commands
-            and imports no command's module.
+        command: the only command to add, "" for all that are installed. With None the parser
+            lists the commands and imports no command's module.
     """
     parser = Parser(
         prog="qola",
@@ -54,7 +54,9 @@ def build_parser(command: str | None = "") -> Parser:
     else:
         known = [COMMANDS[command]] if command in COMMANDS else COMMANDS.values()
         for module in dict.fromkeys(one.module for one in known if one.module):
-            laboratory.load(module).add_commands(commands)
+            # Without the laboratory, the help and completions have the core's commands.
+            with nullcontext() if command else suppress(laboratory.NoLaboratoryError):
+                laboratory.load(module).add_commands(commands)
         help_parser = add_command(commands, "help", _help, (), words="[COMMAND]")
         help_parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
     parser.set_defaults(program=parser, commands=commands.choices)

@@ -6,7 +6,7 @@ load("//rules/private:emulation.bzl", "place_of", "program_script")
 load("//rules/private:finding.bzl", "finding")
 load(":hip_library.bzl", "HipInfo", "hip_library")
 
-# As ARCHS of gfxemu/launch.py, which refuses others; gfxemu/tests/test_launch.py compares them.
+# As ARCHS of gfxemu/launch.py, which refuses others; tests/cli/test_cli.py compares them.
 EMULATED_ARCHS = ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
 def _emulated(ctx):

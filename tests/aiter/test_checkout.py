@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Disk
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource, prepare_tree
 from qola.fetch.fetched import fetched_digest
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola_base.errors import AiterError
 from qola_base.files import sha256_of
 from tests.aiter.trees import FILES, GENERATOR, PATCH, use_index, write_wheel
-from tests.conftest import Disk
 from tests.support.folders import git, write
 
 

@@ -12,8 +12,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from gfxemu.tests.sdk import compiler_of
 from runtime.wheel import _c
-from tests.support.sdk import compiler_of
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import pty
@@ -692,3 +693,10 @@ def test_a_terminal_gets_tables_and_a_spinner(
 def test_devices_of_emulate_are_those_of_the_emulator() -> None:
     """Prevents: a device that is refused only after the fake runtime was built."""
     assert set(EMULATED) == set(ISAS)
+
+
+def test_bazel_knows_the_archs_that_are_emulated(repo_root: Path) -> None:
+    """Prevents: a hip_test for an arch that the emulator refuses, or none for a supported arch."""
+    text = (repo_root / "rules/hip/hip_program.bzl").read_text(encoding="utf-8")
+    (found,) = re.findall(r"^EMULATED_ARCHS = (\[.*\])$", text, re.MULTILINE)
+    assert set(ast.literal_eval(found)) == set(ISAS)

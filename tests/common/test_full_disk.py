@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from conftest import Disk
 from qola_base.errors import QolaError
 from qola_base.files import whole, write_if_changed
 from qola_base.rule_main import run_main
 from qola_base.system_errors import disk_error
-from tests.conftest import Disk
 from tests.support.folders import read
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from gfxemu.fake_hip import FakeHip, read_log
+from gfxemu.tests.sdk import compiler_of
 from qola_lab.tests.verify.run_consumer import BUNDLE, FAKE, PLAN
 from qola_lab.tests.verify.table import GFX950, Device
 from tests.library.header import functions
 from tests.library.run_calls import HEADER, HERE, LAZY, NAMESPACE, python
-from tests.support.sdk import compiler_of
 
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
 EXAMPLE = HERE.parents[1] / "examples/c/attention.c"

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gfxemu.fake_hip import FakeHip, Launch, read_log
+from gfxemu.tests.sdk import compiler_of
 from tests.library.header import structures
-from tests.support.sdk import compiler_of
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import Disk
 from qola.cli import main
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.publish import publish
 from qola.prebuilt.sources import DirectorySource
 from qola_base.errors import BundleError
-from tests.conftest import Disk
 from tests.prebuilt.users import LIBRARY_FILE, User
 from tests.support.folders import read, write
 

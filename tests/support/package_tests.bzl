@@ -68,9 +68,3 @@ def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], 
             ] + tags,
             deps = deps + ["@qola_pip_dev//:packages"],
         )
-    if not native.existing_rule("sources"):
-        native.filegroup(
-            name = "sources",
-            srcs = native.glob(["*.py"]),
-            visibility = ["//tests:parts"],
-        )

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,10 @@ def test_versions_agree() -> None:
         ((ROOT / "MODULE.bazel").read_text(), "qola_compile"),
     ):
         assert f'bazel_dep(name = "{name}", version = "{__version__}")' in text
+    for part in ("gfxemu", "qola_base"):
+        text = (ROOT / part / "pyproject.toml").read_text()
+        assert f'\nversion = "{__version__}"\n' in text
+        assert set(re.findall(r'"qola-base==([^"]*)"', text)) <= {__version__}
     with pytest.raises(ReleaseError, match="expected module"):
         module_of('bazel_dep(name = "qola", version = "1")')
 

@@ -13,8 +13,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from gfxemu.fake_hip import FakeHip, read_log
+from gfxemu.tests.sdk import compiler_of
 from tests.bundle.project import PKGCONF, Project, bundle, fails, succeeds
-from tests.support.sdk import compiler_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 from gfxemu.fake_hip import FakeHip, read_log
+from gfxemu.tests.sdk import compiler_of
 from tests.bundle.project import bundle
-from tests.support.sdk import compiler_of
 
 HERE = Path(__file__).resolve().parent
 BUNDLE = bundle("QOLA_TEST_ORDER")

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gfxemu.tests.caches import random_fp16, run_append
 from qola_lab import fmha
 from qola_lab.fmha.build import BuiltKernel, built_by
 from qola_lab.fmha.registry import Entry, Registry
 from qola_lab.fmha.runner import Run, Runner
 from qola_lab.problems import make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
+from qola_lab.tests.emulated.caches import random_fp16, run_append
 from qola_lab.verify.host import Built
 
 ARCH = "gfx950"

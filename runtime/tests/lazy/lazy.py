@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gfxemu.tests.sdk import compiler_of
 from qola.lazy.index import FILE, LINK_SCRIPT, Headers, Index, Kernel, code_digests, render_index
 from qola_base.files import sha256_of_text
-from tests.support.sdk import compiler_of
 
 ARCH = "gfx942"
 MODULE = "libtoy"

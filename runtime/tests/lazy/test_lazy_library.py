@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from gfxemu.tests.sdk import compiler_of
 from qola_lab.tests.verify.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
 from qola_lab.tests.verify.table import GFX942, GFX950, Device, Row
 from runtime.tests.lazy import sweep
-from tests.support.sdk import compiler_of
 
 LAZY = Path(os.environ["QOLA_TEST_LAZY"], "manifest.json").resolve().parent
 NEVER = {"QOLA_LAZY": "never"}

@@ -22,11 +22,11 @@ from gfxemu import native
 from gfxemu.decode import sweep
 from gfxemu.hip import Hip
 from gfxemu.launch import Device, Module, Options, Result
-from gfxemu.tests.libraries import built_library
 from qola.codegen.ck.link import NotUnderstoodError
 from qola_base.code_object.reader import CodeObject
 from qola_base.errors import QolaError
 from qola_lab.problems import make_problem
+from qola_lab.tests.emulated.libraries import built_library
 from qola_lab.verify import cached
 from qola_lab.verify.__main__ import main
 from qola_lab.verify.case import Sample

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gfxemu.tests.caches import random_fp16, run_append
 from qola_lab.fmha import reference
 from qola_lab.fmha.agreement import compared
 from qola_lab.fmha.build import built_by
@@ -19,6 +18,7 @@ from qola_lab.fmha.runner import Runner
 from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
+from qola_lab.tests.emulated.caches import random_fp16, run_append
 from qola_lab.verify.host import Built
 from qola_lab.verify.run import called
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from gfxemu.fake_hip import FakeHip, read_log
-from gfxemu.tests.libraries import built_library
 from qola_lab.fmha import reference
 from qola_lab.fmha.__main__ import main
 from qola_lab.fmha.agreement import compared
@@ -23,6 +22,7 @@ from qola_lab.fmha.gpu import RunError
 from qola_lab.fmha.runner import Run, Runner
 from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
+from qola_lab.tests.emulated.libraries import built_library
 
 ARCH = "gfx950"
 FORWARD = make_problem(
@@ -142,8 +142,8 @@ from qola_lab.fmha.build import built_by
 from qola_lab.fmha.gpu import RunError
 from qola_lab.fmha.runner import Runner
 from gfxemu.fake_hip import RUNTIME
-from gfxemu.tests.test_fmha import ARCH, FORWARD, arrays
-from gfxemu.tests.libraries import built_library
+from qola_lab.tests.emulated.test_fmha import ARCH, FORWARD, arrays
+from qola_lab.tests.emulated.libraries import built_library
 device = Hip(Path(sys.argv[1]), ARCH, runs=sys.argv[2] == "runs")
 try:
     run = Runner(built_library("libmha_fwd"), ARCH, "hip").forward(

@@ -47,7 +47,7 @@ def pytest_pycollect_makemodule(
 @pytest.fixture(scope="session")
 def repo_root() -> Path:
     """Return the root of this repository (of the runfiles, under Bazel)."""
-    return Path(__file__).resolve().parents[1]
+    return Path(__file__).resolve().parent
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,89 @@
+"""The core without the other parts: its commands, and the error of a command of the laboratory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qola.cli.commands import COMMANDS
+from qola.common.packages import ROOT
+from qola_base.errors import ExitCode
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LABORATORY = [name for name, about in COMMANDS.items() if about.module.startswith("qola_lab")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Return what runs a command where only the core and qola_base can be imported."""
+    alone = tmp_path_factory.mktemp("alone")
+    for part in ("qola", "qola_base"):
+        (alone / part).symlink_to(ROOT / part)
+    packages = [path for path in sys.path if path and not (Path(path) / "qola_lab").is_dir()]
+    environ = {
+        "HOME": str(alone),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join([str(alone), *packages]),
+    }
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-B", "-P", "-c", _START, *words]
+        return subprocess.run(
+            command, env=environ, cwd=alone, text=True, capture_output=True, check=False
+        )
+
+    return run
+
+
+# Links are followed to the checkout otherwise, where all parts are.
+_START = """\
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("gfxemu", "numpy", "qola_lab"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Hidden())
+from qola.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        *([name, "--help"] for name in COMMANDS if name not in LABORATORY),
+        ["init", "mine.toml"],
+        ["plan", "mine.toml", "--print-tree"],
+    ],
+    ids=" ".join,
+)
+def test_the_core_starts_without_other_parts(run: Run, words: list[str]) -> None:
+    """Prevents: a command of the core that imports the laboratory, the emulator or NumPy."""
+    found = run(*words)
+    assert "No module named" not in found.stderr
+    if "--print-tree" not in words:
+        assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize("name", LABORATORY)
+def test_commands_of_the_laboratory_name_it(run: Run, name: str) -> None:
+    """Prevents: a traceback where qola_lab is not installed."""
+    found = run(name, "--help")
+    assert found.returncode == ExitCode.TOOLCHAIN
+    assert "the laboratory is not installed" in found.stderr
+    assert "found     no package qola_lab" in found.stderr
+    assert "//qola_lab:program" in found.stderr
+
+
+def test_models_need_the_laboratory(run: Run) -> None:
+    """Prevents: a traceback of `qola init --model` where qola_lab is not installed."""
+    found = run("init", "--model", "config.json", "model.toml")
+    assert found.returncode == ExitCode.TOOLCHAIN
+    assert "no package qola_lab" in found.stderr
