@@ -14,7 +14,7 @@ batch shares more than a few of its kernel instances show, and samples run on a 
 Bytes are those of built objects, read in a virtual environment with third_party/python/dev.txt:
 
     ./bazelw build //:{quickstart,ci,te}_libmha_{fwd,bwd}       # te: 3 hours on two cores
-    ./bazelw build @qola_test_manifests//:{asm_libmha_bwd,{asm,paged,prefill,splitkv}_libmha_fwd}
+    ./bazelw build @qola_test_manifests//:{asm_libmha_bwd,{asm,paged,splitkv}_libmha_fwd}
     PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --sizes bazel-bin
     PYTHONPATH=. VENV/bin/python bench/measure_costs.py --aiter TREE --compare bazel-bin
 
@@ -88,7 +88,7 @@ FAMILIES = ROOT / "bench/workloads/families.toml"
 PERFORMANCE = ROOT / "docs/internals/performance.md"
 MANIFESTS = (
     *(f"manifests/{name}.toml" for name in ("quickstart", "ci", "te")),
-    *(f"tests/manifests/{name}.toml" for name in ("asm", "paged", "prefill", "splitkv")),
+    *(f"tests/manifests/{name}.toml" for name in ("asm", "paged", "splitkv")),
 )
 #: Share of a source's code that is linked: the linker drops functions that nothing calls. From the
 #: libraries of ci.toml (0.52) and te.toml (0.44), less all that the other objects add.

@@ -12,7 +12,7 @@ from gfxemu.fake_hip import FakeHip, Launch, read_log
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 SPLITKV = Path(os.environ["QOLA_TEST_SPLITKV"]).resolve()
-PREFILL = Path(os.environ["QOLA_TEST_PREFILL"]).resolve()
+PAGED = Path(os.environ["QOLA_TEST_PAGED"]).resolve()
 OK, UNAVAILABLE, UNSUPPORTED, INVALID = 0, -4, -5, -6
 
 _PROGRAM = """
@@ -21,11 +21,11 @@ from pathlib import Path
 from tests.library.calls import Caller
 from qola_lab.tests.verify.problem import ConsumerCall
 from qola_lab.tests.verify.table import Row, line_of
-bundle, namespace, entry, hdim, cases = sys.argv[1:6]
+bundle, namespace, entry, fields, cases = sys.argv[1:6]
 caller = Caller(Path(bundle), namespace, Path(bundle, "include/qola_c.h"))
 library = caller.libraries["fwd"]
 function = lambda name: getattr(library, f"qola_{namespace}_{entry}{name}")
-problem = ConsumerCall("fwd", "fp16", int(hdim), int(hdim), mode="group")
+problem = ConsumerCall("fwd", "fp16", mode="group", **json.loads(fields))
 for case in json.loads(cases):
     args = caller.args(dict(word.split("=", 1) for word in line_of(problem).split()))
     args.drop_seed = args.drop_offset = 0
@@ -50,13 +50,23 @@ for case in json.loads(cases):
 
 
 def answers(
-    bundle: Path, namespace: str, entry: str, hdim: int, cases: list[dict[str, Any]], tmp_path: Path
+    bundle: Path, entry: str, fields: dict[str, Any], cases: list[dict[str, Any]], tmp_path: Path
 ) -> tuple[list[list[Any]], list[Launch]]:
-    """Return the answer for each case, and all launches."""
+    """Return the answer for each case, and all launches.
+
+    Args:
+        bundle: of the manifest of its name.
+        entry: the entry point, such as mha_fwd_splitkv.
+        fields: those of the ConsumerCall that all cases start from.
+        cases: members of qola_mha_args to replace.
+        tmp_path: for the log of launches.
+    """
+    namespace = bundle.name.removesuffix("_lazy")
     hip = FakeHip(FAKE, "gfx950", (bundle / "lib",))
-    command = [sys.executable, "-c", _PROGRAM, bundle, namespace, entry, hdim, json.dumps(cases)]
+    words = [bundle, namespace, entry, json.dumps(fields), json.dumps(cases)]
+    command = [sys.executable, "-c", _PROGRAM, *map(str, words)]
     env = {"QOLA_LAZY": "never", "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    result = hip.run([str(argument) for argument in command], tmp_path / "log", **env)
+    result = hip.run(command, tmp_path / "log", **env)
     assert result.returncode == 0, result.stderr
     lines = [line for line in result.stdout.splitlines() if line.startswith("[")]
     return [json.loads(line) for line in lines], read_log(tmp_path / "log")
@@ -67,7 +77,8 @@ def test_splits_use_the_workspace(tmp_path: Path) -> None:
     cases: list[dict[str, Any]] = [{"num_splits": 2}, {"num_splits": 4}, {}]
     cases += [{"num_splits": 2, "space": 0.9}]
     cases += [{"num_splits": 2, "drop_seed": 1}]
-    results, launches = answers(SPLITKV, "splitkv", "mha_fwd_splitkv", 32, cases, tmp_path)
+    fields = {"hdim_q": 32, "hdim_v": 32}
+    results, launches = answers(SPLITKV, "mha_fwd_splitkv", fields, cases, tmp_path)
     two, four, none, small, seed = results
     assert two[0] == four[0] == [OK, OK]
     # Per split: floats for 2 sequences of 256 rows and 4 heads, for log-sum-exp and O.
@@ -89,7 +100,8 @@ def test_pages(tmp_path: Path) -> None:
     """Prevents: a C caller cannot pass a paged cache."""
     pages: dict[str, Any] = {"num_pages": 32, "kv_indptr": "memory", "kv_page_indices": "memory"}
     cases = [{**pages, "seqstart_k": None}, pages]
-    results, launches = answers(PREFILL, "prefill", "mha_batch_prefill", 128, cases, tmp_path)
+    fields = {"hdim_q": 128, "hdim_v": 128, "lse": False, "mask": "bottom_right"}
+    results, launches = answers(PAGED, "mha_batch_prefill", fields, cases, tmp_path)
     served, other = results
     assert served[0] == [OK, OK]
     (kernel,) = served[2]

@@ -14,8 +14,7 @@ BUNDLES = {
 }
 ENTRY_POINTS = {
     "ci": {"QOLA_MHA_FWD", "QOLA_MHA_BWD"},
-    "paged": {"QOLA_MHA_FWD_PAGEDKV", "QOLA_MHA_FWD_APPENDKV"},
-    "prefill": {"QOLA_MHA_BATCH_PREFILL"},
+    "paged": {"QOLA_MHA_BATCH_PREFILL", "QOLA_MHA_FWD_PAGEDKV", "QOLA_MHA_FWD_APPENDKV"},
     "splitkv": {"QOLA_MHA_FWD_SPLITKV"},
 }
 
