@@ -25,7 +25,8 @@ from tests.mutations import MUTATIONS
 from tests.support.build_files import targets
 from tests.support.checkout import checkout_root
 from tests.support.pythons import path_with_other_python
-from tools.docs import cli
+from tools.docs.cli import UPDATE
+from tools.docs.pages import render_pages
 
 ROOT = checkout_root()
 _GLOBS = ("*.md", "docs/**/*.md", "examples/*.md", "tests/*/*.md", "third_party/*/*.md")
@@ -162,6 +163,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+RENDERED = render_pages(ROOT / "docs/reference")
 GENERATED = ("docs/reference/cli.md", "docs/reference/api.md")
 GUIDES = [
     page
@@ -324,10 +326,11 @@ def test_workflow_commands_exist() -> None:
                 assert word == "//..." or option == "--remote_cache", (name, word)
 
 
-def test_readme_manifest_is_valid() -> None:
+@pytest.mark.parametrize("name", ["README.md", "docs/reference/manifest.md"])
+def test_manifests_of_pages_are_valid(name: str) -> None:
     """Prevents: an error for the first manifest that a newcomer copies."""
-    (example,) = re.findall(r"```toml\n(.*?)```", text_of("README.md"), re.DOTALL)
-    assert loads(example, file="README.md").warnings == ()
+    (example,) = blocks(ROOT / name, "toml")
+    assert loads(example, file=name).warnings == ()
 
 
 def test_outputs_of_readme_commands_are_ignored() -> None:
@@ -373,9 +376,10 @@ def test_hip_page_lists_the_functions_of_the_fake_runtime() -> None:
     assert sorted(listed) == sorted(found)
 
 
-def test_command_line_page_is_up_to_date() -> None:
-    """Prevents: an option added, changed or removed without its documentation."""
-    assert cli.render(build_parser()) == text_of("docs/reference/cli.md"), f"run: {cli.UPDATE}"
+@pytest.mark.parametrize("name", RENDERED)
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    """Prevents: an option, key or rule added, changed or removed without its documentation."""
+    assert RENDERED[name] == text_of(f"docs/reference/{name}"), f"run: {UPDATE}"
 
 
 #: Names that look like settings: macros, AITER's names, the environment of compilers.

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.cli.command_line import build_parser
-from qola.manifest import json_schema
-from tools.docs import api, cli, kernel_rules, manifest_tables
+from tools.docs import api
+from tools.docs.pages import render_pages
 from tools.docs.stardoc_output import read_module
 
 
@@ -26,16 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     args = parser.parse_args(argv)
     reference = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/reference")
-    pages = {
-        "api.md": api.render(
-            *(read_module(p.read_bytes()) for p in (args.defs, args.extensions, args.hip_defs))
-        ),
-        "cli.md": cli.render(build_parser()),
-        "kernel-rules.md": kernel_rules.render(),
-        "manifest.md": manifest_tables.update((reference / "manifest.md").read_text("utf-8")),
-        "manifest.schema.json": json_schema.schema_text(),
-    }
-    for name, text in pages.items():
+    modules = (read_module(p.read_bytes()) for p in (args.defs, args.extensions, args.hip_defs))
+    for name, text in {"api.md": api.render(*modules), **render_pages(reference)}.items():
         (reference / name).write_text(text, encoding="utf-8")
     return 0
 
