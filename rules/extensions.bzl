@@ -358,6 +358,13 @@ def _qola_impl(mctx):
         requirements = Label("//third_party/python:stubs.txt"),
     )
 
+    # For generators that read tuning tables; fetched when a plan runs one. With bytecode: a plan starts one per module.
+    pip_repository(
+        name = "qola_pip_tables",
+        directory = True,
+        requirements = Label("//third_party/python:tables.txt"),
+    )
+
     # For kernels in Triton; fetched when such a kernel is compiled. Leaves out other vendors' backends, 40 % of the size.
     pip_repository(
         name = "qola_pip_triton",

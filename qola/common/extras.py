@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ _TINYGRAD = {"tinygrad": "tinygrad"} if sys.version_info >= (3, 11) else {}
 
 EXTRAS: Mapping[str, Mapping[str, str]] = {
     "report": _REPORT,
+    "tables": {"pandas": "pandas"},
     "verify": {**_REPORT, "numpy": "numpy", **_TINYGRAD},
 }
 """By extra of pyproject.toml: its packages by the names of their modules."""
@@ -36,14 +38,23 @@ def needs(extra: str, command: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        packages = EXTRAS[extra]
-        if error.name is None or error.name.partition(".")[0] not in packages:
+        if error.name is None or error.name.partition(".")[0] not in EXTRAS[extra]:
             raise
-        missing = [name for module, name in packages.items() if find_spec(module) is None]
-        finding = Finding(
-            command,
+        raise missing_packages(extra, command) from None
+
+
+def missing_packages(extra: str, place: str) -> MissingPackagesError:
+    """Return the error of a place that needs an extra whose packages are not all installed."""
+    missing = [name for module, name in EXTRAS[extra].items() if find_spec(module) is None]
+    fix = f"{sys.executable} -m pip install {' '.join(missing)}"
+    if extra == "tables" and "BUILD_WORKSPACE_DIRECTORY" in os.environ:
+        # Bazel has the packages of the other extras among the program's.
+        fix = "./bazelw run //:qola_with_pandas -- ..., in place of //:qola"
+    return MissingPackagesError(
+        Finding(
+            place,
             f"no package {' and no package '.join(missing)}",
             f"the Python packages of the extra {extra}, qola[{extra}]",
-            f"{sys.executable} -m pip install {' '.join(missing)}",
+            fix,
         )
-        raise MissingPackagesError(finding) from None
+    )

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from qola.common.extras import MissingPackagesError
 from qola.common.folder import Folder
 from qola.manifest.load import load
 from qola.plan.inputs import watched_dirs
@@ -28,11 +29,16 @@ from qola_base.rule_main import run_main
 UNFETCHED = "unfetched"
 """File that exists until the trees of kernels in Triton are fetched."""
 
+NEEDS_PANDAS = "needs_pandas"
+"""File that exists if a generator imports pandas, which this Python does not have."""
+
 
 def write_repository(args: argparse.Namespace) -> None:
     """Plan a manifest and write its repository.
 
     Raises:
+        MissingPackagesError: a generator imports pandas. The repository rule fetches it, and runs
+            this program again.
         QolaError: as `resolve` and `build_plan`.
     """
     output: Path = args.output
@@ -65,7 +71,11 @@ def write_repository(args: argparse.Namespace) -> None:
     git_dir = request.head.git_dir
     write("head_files.txt", f"{git_dir}/HEAD\n{git_dir}/logs/HEAD\n" if git_dir else "")
     resolved = resolve(request)
-    plan = build_plan(resolved, Folder(output))
+    try:
+        plan = build_plan(resolved, Folder(output))
+    except MissingPackagesError:
+        (output / NEEDS_PANDAS).touch()
+        raise
     write("plan.json", plan.to_json())
     write("inputs.txt", "\n".join(plan.inputs) + "\n")
     write("watched_dirs.txt", "\n".join(watched_dirs(resolved)) + "\n")

@@ -26,6 +26,7 @@ PINS = ROOT / "third_party/python"
 
 MODULES = {
     "report": ("code_object", "health", "report"),
+    "tables": ("codegen",),
     "verify": ("attention", "emulate", "fmha", "models", "reference", "verify"),
     "bundle": ("bundle",),
 }

@@ -393,5 +393,15 @@ def test_non_numeric_column_is_an_error(tree: AiterTree, text: str) -> None:
 
 def test_failing_script_is_a_codegen_error(tree: AiterTree) -> None:
     """Prevents: a traceback instead of findings if AITER's script fails."""
-    (tree.root / "hsa/codegen.py").write_text("import pandas\npandas.read_parquet('x')\n")
-    assert "has no attribute 'read_parquet'" in finding_of(tree, "libmha_fwd", GFX9).found
+    (tree.root / "hsa/codegen.py").write_text("import pandas\npandas.read_nothing('x')\n")
+    assert "has no attribute 'read_nothing'" in finding_of(tree, "libmha_fwd", GFX9).found
+
+
+@pytest.mark.parametrize("package", ["pytest", "elftools", "qola_is_not_installed"])
+def test_scripts_import_pandas_and_nothing_else(tree: AiterTree, package: str) -> None:
+    """Prevents: output that depends on packages that happen to be installed."""
+    script = tree.root / "hsa/codegen.py"
+    text = f"import numpy, pandas, pandas.errors\nassert pandas.read_csv\nimport {package}\n"
+    script.write_text(text)
+    found = finding_of(tree, "libmha_fwd", GFX9).found
+    assert f"ModuleNotFoundError: No module named '{package}'" in found

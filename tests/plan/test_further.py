@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +13,10 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.asm.arch_tables import merge_headers
+from qola.common.packages import QOLA
 from qola.plan.model import Plan
 from qola.plan.python_modules import python_exports
+from qola.repository.__main__ import NEEDS_PANDAS
 from qola.repository.build_files import manifest_build_file
 from qola_base.errors import QolaError
 from tests.support.folders import write
@@ -344,6 +348,33 @@ def plan_gemm(tree: AiterTree, directory: Path) -> Plan:
     """Plan module_gemm, and write its files below a directory."""
     text = '[qola]\nnamespace = "ns"\n[build]\narchitectures = ["gfx942", "gfx950"]\n'
     return plan_text(f'{text}[[modules]]\nname = "module_gemm"\n', tree, directory / "out")
+
+
+def test_repository_rule_is_asked_for_pandas(tmp_path: Path) -> None:
+    """Prevents: a failed plan of a GEMM in Bazel, or pandas fetched for manifests without one."""
+    root = write_gemm(tmp_path / "later")
+    plain = TUNED["csrc/gemm/gemm.cu"].replace('#include "gemm.h"\n', "")
+    write(root, {"csrc/gemm/plain.cu": plain})
+    add_modules(root, {"module_plain": {"srcs": ["f'{AITER_CSRC_DIR}/gemm/plain.cu'"]}})
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for installed in {Path(path) for path in sys.path if Path(path).is_dir()}:
+        for path in installed.iterdir():
+            if path.name not in ("numpy", "pandas") and not (packages / path.name).is_symlink():
+                (packages / path.name).symlink_to(path.absolute())
+    for name, is_asked in (("module_gemm", True), ("module_plain", False)):
+        manifest, output = tmp_path / f"{name}.toml", tmp_path / name
+        archs = '[build]\narchitectures = ["gfx942"]\n'
+        text = f'[qola]\nnamespace = "ns"\n{archs}[[modules]]\nname = "{name}"\n'
+        manifest.write_text(text, "utf-8")
+        output.mkdir()
+        command = [sys.executable, "-S", "-s", "-m", "qola.repository", f"--name={name}"]
+        command += [f"--manifest={manifest}", "--display=m.toml", f"--output={output}"]
+        command += [f"--aiter={root}", "--aiter-repository=aiter"]
+        environ = {"PYTHONPATH": f"{QOLA.parent}:{packages}"}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert (done.returncode, (output / NEEDS_PANDAS).exists()) == (is_asked, is_asked), done
+        assert ("-m pip install pandas" in done.stderr) == is_asked
 
 
 def test_aiters_functions_read_tuning_tables(tmp_path: Path) -> None:

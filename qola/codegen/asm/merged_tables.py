@@ -4,19 +4,21 @@ AITER does this with pandas, and differently over time (`qola.aiter.tuning_table
 not stable: of rows of one problem with equal times, it keeps any. Here the first one wins, in the
 order of the tables, of which AITER reads those of model_configs/ in the order of the file system.
 
-tests/codegen/test_merged_tables.py compares the tables with AITER's own function and pandas 3.1.
+tests/codegen/test_merged_tables.py compares the tables with AITER's own function.
 """
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qola.aiter.tuning_tables import MergedTable, MergeRule
-from qola.codegen.asm.frames import Frame, FrameError, Value, concat, is_gap, read_csv
+from qola.common.extras import needs
 from qola_base.errors import CodegenError, Finding
+
+if TYPE_CHECKING:
+    import pandas
 
 _TAG = "_tag"
 """Column that distinguishes rows of a problem; AITER compares tables without it."""
@@ -35,26 +37,33 @@ def merge_tables(root: Path, table: MergedTable) -> str:
         expected = "update_config_files of core.py as in the 0.1.7 wheels or in later trees"
         fix = "name a table or none in the module's blob_gen_cmd"
         raise CodegenError(Finding(name, found, expected, fix))
+    with needs("tables", f"{name}, which AITER merges"):
+        import pandas  # noqa: PLC0415
     frames = {file: _read(root, file) for file in table.files}
     columns = _columns(rule, frames)
     parts = [_with_columns(frame, columns, file) for file, frame in frames.items() if len(frame)]
-    merged = concat(parts, ignore_index=True) if parts else Frame(dict.fromkeys(columns, ()), ())
+    if not parts:
+        return f"{','.join(columns)}\n"
+    merged = pandas.concat(parts, ignore_index=True)
     if table.untuned:
         problem = (*_read(root, table.untuned).columns, *rule.more_keys)
-        merged = _fastest(
-            merged, [key for key in problem if key in columns], table.files, rule.is_sorted
-        )
-    return merged.csv_text()
+        merged = _fastest(merged, [key for key in problem if key in columns], table.files)
+        if not rule.is_sorted:
+            merged = merged.sort_index()
+    text: str = merged.to_csv(index=False)
+    return text
 
 
-def _read(root: Path, file: str) -> Frame:
+def _read(root: Path, file: str) -> pandas.DataFrame:
+    import pandas  # noqa: PLC0415
+
     try:
-        return read_csv(root / file)
-    except (FrameError, OSError, UnicodeDecodeError, csv.Error) as error:
+        return pandas.read_csv(root / file, encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
         raise CodegenError(Finding(file, str(error), "a CSV table with a header")) from None
 
 
-def _columns(rule: MergeRule, frames: Mapping[str, Frame]) -> list[str]:
+def _columns(rule: MergeRule, frames: Mapping[str, pandas.DataFrame]) -> list[str]:
     """Return the columns of the merged table, with AITER's check or extension of them."""
     columns: list[str] = []
     for file, frame in frames.items():
@@ -78,40 +87,29 @@ def _without_tag(columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name != _TAG]
 
 
-def _with_columns(frame: Frame, columns: Sequence[str], file: str) -> Frame:
+def _with_columns(frame: pandas.DataFrame, columns: Sequence[str], file: str) -> pandas.DataFrame:
     """Return a table with all columns in one order."""
     missing = [name for name in columns if name not in frame]
     if "gfx" in missing:
         found = "no column gfx, while other tables of the same name have one"
         expected = "the arch of each row: AITER guesses it by the GPU of the machine"
         raise CodegenError(Finding(file, found, expected))
-    values = {name: frame[name].values for name in frame.columns}
-    values |= {name: ["" if name == _TAG else 0] * len(frame) for name in missing}
-    if _TAG in values:
-        values[_TAG] = ["" if is_gap(value) else value for value in values[_TAG]]
-    return Frame({name: values[name] for name in columns}, frame.index)
+    filled = frame.assign(**{name: "" if name == _TAG else 0 for name in missing})
+    return filled[list(columns)]
 
 
-def _fastest(merged: Frame, keys: Sequence[str], files: Sequence[str], is_sorted: bool) -> Frame:
-    """Return the fastest row of each problem; in the order of the tables, or sorted by time.
+def _fastest(
+    merged: pandas.DataFrame, keys: Sequence[str], files: Sequence[str]
+) -> pandas.DataFrame:
+    """Return the fastest row of each problem, sorted by time.
 
     AITER's later function refuses two rows of a problem, but deletes the slower one from the tables
     of the tree, so that its next call has the same result.
     """
-    columns = {name: merged[name].values for name in merged.columns}
-    if "us" not in columns:
-        found, expected = f"columns {', '.join(columns)}", "a column us, the time of each row"
+    if "us" not in merged:
+        found, expected = f"columns {', '.join(merged)}", "a column us, the time of each row"
         raise CodegenError(Finding(", ".join(files), found, expected))
-    times = [time for time in columns["us"] if isinstance(time, int | float)]
-    if len(times) < len(merged):
+    if merged["us"].dtype.kind not in "if":
         found, expected = "a text in place of a time", "a number in each row"
         raise CodegenError(Finding(f"us of {', '.join(files)}", found, expected))
-    by_time = sorted(range(len(merged)), key=lambda row: (math.isnan(times[row]), times[row]))
-    fastest: dict[tuple[Value | None, ...], int] = {}
-    for row in by_time:
-        values = (columns[key][row] for key in keys)
-        fastest.setdefault(tuple(None if is_gap(value) else value for value in values), row)
-    kept = list(fastest.values()) if is_sorted else sorted(fastest.values())
-    return Frame(
-        {name: [of[row] for row in kept] for name, of in columns.items()}, range(len(kept))
-    )
+    return merged.sort_values("us", kind="stable").drop_duplicates(subset=list(keys))

@@ -107,7 +107,7 @@ def _apply_patches(rctx, directory):
         "patches-dir": directory,
         "place": rctx.attr.place,
         "root": ".",
-    }, packages = rctx.attr.python_packages)
+    }, packages = [rctx.attr.python_packages])
     result = json.decode(rctx.read("patched.json"))
     rctx.delete("patched.json")
     return struct(pins = result["patches"], touched = result["touched"])

@@ -55,7 +55,7 @@ PACKAGES_ATTRS = {
 }
 
 def _environment(rctx, root, packages):
-    site = [str(rctx.path(packages).dirname.get_child("site"))] if packages else []
+    site = [str(rctx.path(requirements).dirname.get_child("site")) for requirements in packages]
     return PIP_ENVIRONMENT | {
         # Generators iterate over sets in places; a plan must not depend on it.
         "PYTHONHASHSEED": "0",
@@ -77,7 +77,7 @@ def _words(options):
 # Bazel's print() would put DEBUG and a place of this file before it.
 _SAY = "import sys; sys.stderr.write(sys.argv[1])"
 
-def run_qola(rctx, module, options, fatal = True, packages = None):
+def run_qola(rctx, module, options, fatal = True, packages = []):
     """Runs a module of qola's Python package.
 
     Args:
@@ -87,7 +87,7 @@ def run_qola(rctx, module, options, fatal = True, packages = None):
         for one that may be repeated, True for one without a value, None or
         False to leave it out.
       fatal: whether to fail, with the module's message, where it fails.
-      packages: label of the requirements whose packages the module imports.
+      packages: labels of the requirements whose packages the module imports.
 
     Returns:
       The module's message where it failed, "" where it did not.

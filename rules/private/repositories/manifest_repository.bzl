@@ -44,7 +44,7 @@ def _manifest_repository_impl(rctx):
     local = {}
     if source["kind"] == "local":
         local["checkout"] = local_root(rctx, source["path"])
-    error = run_qola(rctx, "qola.repository", local | {
+    options = local | {
         "aiter": tree,
         "aiter-repository": rctx.attr.aiter_name,
         "display": rctx.attr.display,
@@ -55,7 +55,18 @@ def _manifest_repository_impl(rctx):
         "output": ".",
         "rocm-version": rocm["rocm_version"],
         "spec": _spec(rctx),
-    }, fatal = source["kind"] == "local", packages = rctx.attr.python_packages)
+    }
+    packages = [rctx.attr.python_packages]
+    error = run_qola(rctx, "qola.repository", options, fatal = False, packages = packages)
+
+    # Only the generators know which of them import pandas, and most manifests have none that does: 40 MB.
+    if rctx.path("needs_pandas").exists:
+        rctx.delete("needs_pandas")
+        tables = Label("@qola_pip_tables//:requirements.txt")
+        rctx.watch(rctx.path(tables))
+        error = run_qola(rctx, "qola.repository", options, fatal = False, packages = packages + [tables])
+    if error and source["kind"] == "local":
+        fail("\n" + error)
 
     # A network that is gone comes back, and nothing would have the plan made anew.
     if error and rctx.path("unfetched").exists:

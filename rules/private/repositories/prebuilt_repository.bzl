@@ -41,7 +41,7 @@ def _prebuilt_repository_impl(rctx):
         "repository": rctx.attr.repository,
         "rocm": rctx.path(rctx.attr.rocm),
         "url": rctx.attr.urls,
-    }, packages = rctx.attr.python_packages)
+    }, packages = [rctx.attr.python_packages])
     watch_triton_files(rctx, manifest)
     root = rctx.path(Label("//:MODULE.bazel")).dirname
     for path in rctx.read("inputs.txt").splitlines():
