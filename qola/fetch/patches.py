@@ -1,29 +1,30 @@
-"""Applies patches to AITER's sources: all or none.
+"""Applies patches to AITER's sources with `git apply`: all or none.
 
-unidiff parses them. qola places the hunks itself: libraries that apply diffs ignore parts that they
-do not support (a rename's hunks, a file that looks patched), which would change kernels unnoticed.
+git changes copies of the files. It refuses files behind symbolic links, of which a local tree in
+Bazel is made, and a wheel has most files at other paths than the checkout that a patch names. The
+package unidiff parses the names, and the hunks for messages.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import posixpath
 import re
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from unidiff.errors import UnidiffParseError
-from unidiff.patch import PatchedFile, PatchSet
+from unidiff.patch import Hunk, PatchSet
 
-from qola.fetch.hunks import Rejected, apply_hunks, is_change
+from qola.common.processes import TooLongError, TooMuchError, run_group
 from qola.fetch.pins import patch_files, pin_patches
-from qola_base.errors import AiterError, Finding
+from qola_base.errors import AiterError, Finding, unseen, visible
 from qola_base.files import UnfitFileError, bounded_bytes, whole, write_if_changed
 from qola_base.progress import log
 from qola_base.rule_main import run_main
@@ -33,14 +34,25 @@ _META = "aiter_meta"
 _NONE = "/dev/null"
 _SUBMODULE = "3rdparty/composable_kernel"
 _MAX_PATCH = 64 << 20
+_TIMEOUT = 300
 _ENCODING = "latin-1"  # any bytes, unchanged: sources need not be UTF-8
 _PREFIX = re.compile(r"[abciow12]/")  # git's, also those of diff.mnemonicPrefix
-_LINK_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
+_LINK = re.compile(r"^(?:index \S+|(?:old|new|new file|deleted file) mode) (12|16)0000$", re.M)
 _TITLE = "the patches do not fit this AITER"
 _INIT = "git submodule update --init --recursive, in the AITER tree"
 _REBASE = (
     "rebase the patch: git apply --3way in a checkout of this AITER, git commit, git format-patch"
 )
+_EXPECTED = (
+    "changes of text files of this AITER that git apply accepts, named as in a checkout "
+    "(aiter/..., csrc/..., hsa/..., 3rdparty/...), with or without a/ and b/ before them"
+)
+#: Reasons for a reject, by the option of `git apply` with which the patch fits.
+_REASONS = {
+    "--reverse": "the file has this change already\n",
+    "--ignore-whitespace": "the lines are there, but with other white space or line ends (CRLF)\n",
+}
+_REJECTED = re.compile(r"^error: patch failed: (.*):(\d+)$", re.MULTILINE)
 
 
 def apply_patches(
@@ -103,7 +115,15 @@ class _File:
     """The content and executable bit of a file."""
 
     data: bytes
-    executable: bool = False
+    executable: bool
+
+    @classmethod
+    def read(cls, path: Path) -> _File:
+        return cls(path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR))
+
+    @property
+    def mode(self) -> int:
+        return 0o755 if self.executable else 0o644
 
 
 class _Overlay:
@@ -119,7 +139,7 @@ class _Overlay:
         file = self.root / path
         if not file.is_file():
             return None
-        return _File(file.read_bytes(), bool(file.stat().st_mode & stat.S_IXUSR))
+        return _File.read(file)
 
     def has(self, path: str) -> bool:
         """Return whether a file or a directory is in the way of a new file."""
@@ -150,7 +170,7 @@ class _Overlay:
             # A new file replaces the old one, which may be a link.
             with whole(destination) as stream:
                 stream.write(file.data)
-                os.fchmod(stream.fileno(), 0o755 if file.executable else 0o644)
+                os.fchmod(stream.fileno(), file.mode)
         return tuple(sorted(self._changed))
 
 
@@ -168,153 +188,173 @@ def _materialise(root: Path, directory: PurePosixPath) -> None:
             path.mkdir(exist_ok=True)
 
 
-def _apply_patch(tree: _Overlay, patch: Path, place: str) -> str:
-    """Apply a patch in memory; return a warning about skipped files, or raise AiterError."""
-    changes = list(_parse(patch, place))
-    absent = [change for change in changes if _of_absent_submodule(tree, change)]
-    present = (change for change in changes if change not in absent)
-    findings = [f for change in present for f in _apply(tree, change, place)]
-    if findings:
-        raise AiterError(findings, _TITLE)
-    if absent:
-        return (
-            f"{place}: {len(absent)} of {len(changes)} files skipped: the tree has no {_SUBMODULE}"
-        )
-    return ""
+@dataclass(frozen=True)
+class _Change:
+    """A patch's change of one file.
+
+    Attributes:
+        names: of the file before and after it, without prefixes; one if the names are the same, or
+            if the change creates or deletes the file.
+    """
+
+    names: tuple[str, ...]
+    hunks: Sequence[Hunk]
 
 
-def _parse(patch: Path, place: str) -> PatchSet:
+def _parse(patch: Path, place: str) -> tuple[list[_Change], bool]:
+    """Return the changes of a patch, and whether its names have prefixes, such as a/ and b/."""
     expected = "a unified diff, as git diff and git format-patch write it"
     try:
-        parsed = PatchSet.from_string(bounded_bytes(patch, _MAX_PATCH).decode(_ENCODING))
+        text = bounded_bytes(patch, _MAX_PATCH).decode(_ENCODING)
+        parsed = PatchSet.from_string(text)
     except (UnidiffParseError, UnfitFileError) as error:
         raise AiterError(Finding(place, _shown(str(error)), expected), _TITLE) from None
     if not parsed:
         raise AiterError(Finding(place, "no change of any file", expected), _TITLE)
-    return parsed
+    if refused := _refused(text, parsed):
+        raise AiterError(Finding(place, refused, _EXPECTED), _TITLE)
+    names = [[n for n in (c.source_file, c.target_file) if n != _NONE] for c in parsed]
+    prefixed = all(_PREFIX.match(name) for own in names for name in own)
+    return [
+        _Change(tuple(dict.fromkeys(name[2 * prefixed :] for name in own)), change)
+        for change, own in zip(parsed, names, strict=True)
+    ], prefixed
 
 
-def _apply(tree: _Overlay, change: PatchedFile, place: str) -> Iterator[Finding]:
-    """Apply a patch's change of one file; yield the reasons why it does not fit."""
-    refused = _refused(change)
-    if refused:
-        yield Finding(
-            f"{place} {_shown(change.path)}",
-            refused,
-            "changes of text files within the tree",
-            "use an AITER source that has this change (qola.aiter_git, qola.aiter_local)",
-        )
-        return
-    info = list(change.patch_info or ())
-    git = any(line.startswith("diff --git ") for line in info)
-    source, target = _tree_path(tree, change.source_file), _tree_path(tree, change.target_file)
-    old = tree.read(source) if source else None
-    if not git and change.is_added_file and old is None:
-        source = ""  # diff -N without git marks a new file only by an empty old one
-    if not git and change.is_removed_file:
-        target = ""  # and a deleted file by an empty new one
-    if source and old is None:
-        yield Finding(
-            f"{place} {_shown(source)}",
-            "no such file in the tree",
-            "a file of this AITER, named as in a checkout (aiter/..., csrc/..., hsa/..., "
-            "3rdparty/...), with or without a/ and b/ before it",
-            _REBASE,
-        )
-        return
-    if target and target != source and tree.has(target):
-        found, expected = "the tree has such a file already", "none: the patch makes it"
-        yield Finding(f"{place} {_shown(target)}", found, expected, _REBASE)
-        return
-    before = old or _File(b"")
-    lines = _lines(before.data.decode(_ENCODING))
-    after, rejected = apply_hunks(lines, change)
-    for reject in rejected:
-        yield _rejection(place, _shown(source or target), reject, len(lines))
-    if rejected:
-        return
-    if not target and after:
-        yield Finding(
-            f"{place} {_shown(source)}",
-            f"{len(after)} lines more than the patch, which deletes the file, knows of",
-            "the file as it was when the patch was made",
-            _REBASE,
-        )
-        return
-    executable = before.executable
-    if change.target_mode and change.target_mode != change.source_mode:
-        executable = change.target_mode.endswith("755")
-    copied = any(line.startswith("copy from ") for line in info)
-    if source and source != target and not copied:
-        tree.put(source, None)
-    if target:
-        tree.put(target, _File("".join(after).encode(_ENCODING), executable))
-
-
-def _of_absent_submodule(tree: _Overlay, change: PatchedFile) -> bool:
-    """Return whether a change is of Composable Kernel, in a tree without that submodule."""
-    names = [name for name in (change.source_file, change.target_file) if name != _NONE]
-    inside = (_checkout_path(name).startswith(f"{_SUBMODULE}/") for name in names)
-    folder = tree.root / _tree_path(tree, _SUBMODULE)
-    return all(inside) and not (folder.is_dir() and any(folder.iterdir()))
-
-
-def _refused(change: PatchedFile) -> str:
-    """Return the unsupported part of a change, "" for none."""
-    if change.is_binary_file:
-        return "a binary file"
-    if not all(any(map(is_change, hunk)) for hunk in change):
-        return "a hunk without lines"
-    for mode in (change.source_mode, change.target_mode):
-        if mode in _LINK_MODES:
-            return _LINK_MODES[mode]
-    for name in (change.source_file, change.target_file):
-        if name == _NONE:
-            continue
-        path = PurePosixPath(_checkout_path(name))
-        if any(ord(c) < 32 or ord(c) == 127 for c in name):
-            return f"{_shown(name)}: a name with control characters"
-        if name.startswith('"'):
-            return f"{_shown(name)}: a name that git quotes"
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            return f"{_shown(name)}: a path out of the tree"
+def _refused(text: str, patch: PatchSet) -> str:
+    """Return the part of a patch for which git would ignore or guess something, "" for none."""
+    if "\0" in text:
+        return "a null character, at which git ends a name"
+    if link := _LINK.search(text):
+        return "a symbolic link" if link[1] == "12" else "a submodule"
+    for change in patch:
+        for number, hunk in enumerate(change, 1):
+            if hunk.source_start and not hunk.source_length:
+                why = "no context that says where it belongs; make it with git diff -U3"
+                return f"{_shown(change.path)}: hunk {number} has {why}"
     return ""
 
 
-def _checkout_path(name: str) -> str:
-    """Return a patch's path without git's prefix, as a checkout has it."""
-    path = name[2:] if _PREFIX.match(name) else name
-    return path.removeprefix(f"{_META}/")
+def _apply_patch(tree: _Overlay, patch: Path, place: str) -> str:
+    """Apply a patch in memory; return a warning about skipped files, or raise AiterError."""
+    changes, prefixed = _parse(patch, place)
+    absent = [c for c in changes if all(_is_of_absent_submodule(tree, n) for n in c.names)]
+    arguments = ["-p1" if prefixed else "-p0", "--whitespace=nowarn"]
+    arguments += [f"--exclude={name}" for change in absent for name in change.names]
+    arguments.append(str(patch.resolve()))
+    with tempfile.TemporaryDirectory(prefix="qola-") as directory:
+        copies = Path(directory).resolve() / "copies"
+        before = _copy_files(tree, changes, copies)
+        if len(absent) < len(changes) and _git_apply(copies, arguments):
+            raise AiterError(_rejections(copies, arguments, changes, before, place), _TITLE)
+        _take_files(tree, before, copies, place)
+    if not absent:
+        return ""
+    return f"{place}: {len(absent)} of {len(changes)} files skipped: the tree has no {_SUBMODULE}"
+
+
+def _copy_files(tree: _Overlay, changes: Iterable[_Change], copies: Path) -> dict[str, _File]:
+    """Copy the files that a patch changes to a new directory; return them by name."""
+    copies.mkdir()
+    before: dict[str, _File] = {}
+    for name in {name for change in changes for name in change.names}:
+        path = PurePosixPath(name)
+        # git refuses other names.
+        below = not path.is_absolute() and ".." not in path.parts and path.parts
+        if below and (file := tree.read(_tree_path(tree, name))):
+            before[name] = file
+            (copies / name).parent.mkdir(parents=True, exist_ok=True)
+            (copies / name).write_bytes(file.data)
+            (copies / name).chmod(file.mode)
+    return before
+
+
+def _take_files(tree: _Overlay, before: Mapping[str, _File], copies: Path, place: str) -> None:
+    """Change a tree in memory as git has changed the copies of its files."""
+    paths = (path for path in sorted(copies.rglob("*")) if not path.is_dir())
+    after = {path.relative_to(copies).as_posix(): _File.read(path) for path in paths}
+    for name in before.keys() - after.keys():
+        tree.put(_tree_path(tree, name), None)
+    findings = []
+    for name, file in after.items():
+        path = _tree_path(tree, name)
+        if unseen(name) or (name not in before and tree.has(path)):
+            found = "control characters" if unseen(name) else "the tree has such a file already"
+            finding = Finding(f"{place} {visible(path)}", found, "a new file", _REBASE)
+            findings.append(finding)
+        elif file != before.get(name):
+            tree.put(path, file)
+    if findings:
+        raise AiterError(findings, _TITLE)
+
+
+def _git_apply(copies: Path, arguments: Sequence[str]) -> str:
+    """Have git change the copies; return its messages if it fails."""
+    # Without configuration, and without a repository that contains the directory.
+    home = str(copies.parent)
+    env = {"GIT_CONFIG_NOSYSTEM": "1", "HOME": home, "GIT_CEILING_DIRECTORIES": home}
+    env |= {"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)}
+    command = ["git", "apply", *arguments]
+    try:
+        done = run_group(
+            command, cwd=copies, env=env, timeout=_TIMEOUT, limit=_MAX_PATCH, merged=True
+        )
+    except FileNotFoundError:
+        finding = Finding("PATH", "no git", "git, which applies patches", "install git")
+        raise AiterError(finding, _TITLE) from None
+    except (TooLongError, TooMuchError):
+        return f"no end after {_TIMEOUT} s, or more than {_MAX_PATCH >> 20} MiB of messages"
+    return (done.out.decode(_ENCODING) or f"exit code {done.code}") if done.code else ""
+
+
+def _rejections(
+    copies: Path,
+    arguments: Sequence[str],
+    changes: Iterable[_Change],
+    before: Mapping[str, _File],
+    place: str,
+) -> list[Finding]:
+    """Return an error for each hunk that does not fit, or one with git's message."""
+    fits = (o for o in _REASONS if not _git_apply(copies, ["--check", o, *arguments]))
+    reason = _REASONS.get(next(fits, ""), "")
+    message = _git_apply(copies, ["--reject", *arguments])
+    hunks = {
+        (name, hunk.source_start): (number, hunk)
+        for change in changes
+        for name in change.names
+        for number, hunk in enumerate(change.hunks, 1)
+    }
+    findings = []
+    for name, line in _REJECTED.findall(message):
+        if (name, int(line)) not in hunks or name not in before:
+            continue
+        number, hunk = hunks[name, int(line)]
+        start, lines = hunk.source_start, before[name].data.decode(_ENCODING).split("\n")
+        found = lines[max(start - 1, 0) :][: max(hunk.source_length, 1)]
+        where = f"{name} lines {start}-{start + len(found) - 1}:" if found else f"{name} is shorter"
+        findings.append(
+            Finding(
+                f"{place} hunk {number}",
+                _shown("\n".join([f"{reason}{where}", *found])),
+                f"the context and removed lines of the rejected hunk:\n{_shown(str(hunk))}",
+                _REBASE,
+            )
+        )
+    return findings or [Finding(place, _shown(message), _EXPECTED, _REBASE)]
+
+
+def _is_of_absent_submodule(tree: _Overlay, name: str) -> bool:
+    """Return whether a file is of Composable Kernel, in a tree without that submodule."""
+    folder = tree.root / _tree_path(tree, _SUBMODULE)
+    is_absent = not (folder.is_dir() and any(folder.iterdir()))
+    return is_absent and name.removeprefix(f"{_META}/").startswith(f"{_SUBMODULE}/")
 
 
 def _tree_path(tree: _Overlay, name: str) -> str:
-    """Return the path of a checkout's file in this tree; "" for /dev/null."""
-    if name == _NONE:
-        return ""
-    path = posixpath.normpath(_checkout_path(name))
+    """Return the path of a checkout's file in this tree."""
+    path = posixpath.normpath(name.removeprefix(f"{_META}/"))
     wheel = (tree.root / _META).is_dir()
     return f"{_META}/{path}" if wheel and not path.startswith("aiter/") else path
-
-
-def _lines(text: str) -> list[str]:
-    # splitlines would also split at form feeds.
-    return io.StringIO(text, newline="\n").readlines()
-
-
-def _rejection(place: str, file: str, reject: Rejected, length: int) -> Finding:
-    if reject.found:
-        end = reject.start + len(reject.found) - 1
-        found = f"{file} lines {reject.start}-{end}:\n" + "".join(reject.found).rstrip("\n")
-    else:
-        found = f"{file}, which has {length} lines"
-    if reject.reason:
-        found = f"{reject.reason}\n{found}"
-    return Finding(
-        f"{place} hunk {reject.number}",
-        _shown(found),
-        f"the context and removed lines of the rejected hunk:\n{_shown(reject.hunk)}",
-        _REBASE,
-    )
 
 
 def _shown(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,12 +43,25 @@ def _patched_copy(root: Path, script: str, place: str, into: Path) -> Path | Fin
         )
     copy = into / script
     copy.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(root / script, copy)
-    # Not at the top: generators run in a process that sees no third-party package.
-    from qola.fetch.patches import apply_patches  # noqa: PLC0415
-
-    apply_patches(into, [PATCHES / pins[digest]["patch"]], display="qola/codegen/asm/patches")
+    text = (root / script).read_text(encoding="utf-8")
+    copy.write_text(_patched(text, PATCHES / pins[digest]["patch"]), encoding="utf-8")
     return copy
+
+
+def _patched(text: str, patch: Path) -> str:
+    """Apply a patch of one file to the text that it was made for: each hunk at its own lines."""
+    # Not at the top: generators run in a process that sees no third-party package.
+    from unidiff.patch import PatchSet  # noqa: PLC0415
+
+    (change,) = PatchSet.from_string(patch.read_text(encoding="utf-8"))
+    lines = text.splitlines(keepends=True)
+    for hunk in reversed(change):
+        place = slice(hunk.source_start - 1, hunk.source_start - 1 + hunk.source_length)
+        if lines[place] != [line.value for line in hunk.source_lines()]:
+            where = f"qola/codegen/asm/patches/{patch.name}"
+            raise CodegenError(Finding(where, f"other lines than {hunk}", "those of the script"))
+        lines[place] = [line.value for line in hunk.target_lines()]
+    return "".join(lines)
 
 
 _TRAIT = re.compile(
