@@ -236,7 +236,7 @@ def _declare_prebuilt(mctx, trees, manifests):
         prebuilt_repository(
             name = name,
             aiter = json.encode(identity),
-            architectures = manifest.tag.architectures,
+            archs = manifest.tag.architectures,
             display = _display(manifest.tag.file),
             manifest = manifest.tag.file,
             mode = manifest.tag.mode,
@@ -316,7 +316,7 @@ def _declare_manifests(mctx, trees):
             aiter = "@{}//:AITER.json".format(tag.aiter),
             aiter_name = tag.aiter,
             aiter_path = getattr(trees.tags[tag.aiter].tag, "path", ""),
-            architectures = tag.architectures,
+            archs = tag.architectures,
             display = _display(tag.file),
             manifest = tag.file,
             manifest_name = tag.name,

@@ -12,7 +12,6 @@ from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
-from qola.build.forms import Forms
 from qola.build.install import (
     BuildResult,
     ModuleRecord,
@@ -47,29 +46,17 @@ PLAN = "plan"
 _LOG = "--execution_log_"
 
 
-def build_all(
-    setup: Setup,
-    forms: Forms,
-    options: BuildOptions,
-    environ: Mapping[str, str],
-    wheel: str = "",
-    *,
-    jax: bool = False,
-) -> Built:
+def build_all(setup: Setup, options: BuildOptions, environ: Mapping[str, str]) -> Built:
     """Build the modules, and a bundle of the successful ones.
 
-    The caller holds the workspace until it has read the results.
-
-    Args:
-        wheel: version of the bundle's Python wheel, "" for none. If a module of the wheel fails, no
-            wheel is made: nothing in it would say that it is incomplete.
-        jax: the wheel also contains attention for JAX.
+    The caller holds the workspace until it has read the results. If a module of the bundle's wheel
+    fails, no wheel is made: nothing in it would say that it is incomplete.
 
     Raises:
         QolaError: nothing could be built.
     """
     chosen, directory = setup.chosen, setup.directory
-    file, names = chosen.manifest.file, chosen.names
+    file, names, forms = chosen.manifest.file, chosen.names, chosen.forms
     kind = "lazy libraries, " if forms.lazy else "split by arch, " if forms.split else ""
     log.info(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = workspace.targets(names, forms.lazy)
@@ -83,21 +70,20 @@ def build_all(
     bundled = names if chosen.manifest.for_aiter else (*ATTENTION, TRITON)
     good = [name for name in names if name in bundled and results[name].success]
     bad = [name for name in names if name in bundled and not results[name].success]
-    patterns = setup.made.wheel_patterns(forms, wheel) if wheel else ()
-    no_wheel = _incomplete_wheel(file, wheel, bad) if wheel and bad else ""
+    patterns = setup.made.wheel_patterns(forms) if forms.wheel else ()
+    no_wheel = _incomplete_wheel(file, forms.wheel, bad) if forms.wheel and bad else ""
     if not good:
         # The file of an earlier build names other libraries.
         (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
         return Built(results, errors, broken, bundle_error=no_wheel, unmade_wheels=patterns)
     if no_wheel:
-        wheel = ""
-    text = setup.made.bundle_file(good, forms, wheel, jax=jax)
-    write_if_changed(directory / workspace.BUNDLE_FILE, text)
-    packages = f"bundle and wheel {wheel}" if wheel else "bundle"
+        forms = replace(forms, wheel="", jax=False)
+    write_if_changed(directory / workspace.BUNDLE_FILE, setup.made.bundle_file(good, forms))
+    packages = f"bundle and wheel {forms.wheel}" if forms.wheel else "bundle"
     log.info(f"{file}: {packages} of {', '.join(good)}")
     # This build would overwrite the execution log of the libraries.
     unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
-    targets = [workspace.BUNDLE, *([workspace.WHEEL] if wheel else [])]
+    targets = [workspace.BUNDLE, *([workspace.WHEEL] if forms.wheel else [])]
     events = build(setup.bazel, directory, targets, unlogged, environ)
     bundle, wheels, error = _bundle(events, targets)
     reasons = "\n".join(text for text in (error, no_wheel) if text)
@@ -160,9 +146,10 @@ def _bundle(
     return directory, (), "\n".join(texts or reasons) or f"{events.output} says why"
 
 
-def install_build(chosen: ResolvedBuild, lazy: bool, built: Built, output: Path) -> BuildResult:
+def install_build(chosen: ResolvedBuild, built: Built, output: Path) -> BuildResult:
     """Install the results of a build; return the content of manifest.json."""
     results, namespace, names = built.results, chosen.manifest.namespace, chosen.names
+    lazy = bool(chosen.forms.lazy)
     files: dict[str, Path] = {}
     bundled: dict[str, Any] = {"modules": []}
     if built.bundle:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from qola.aiter.attention import ATTENTION
 from qola.common.version import docs_url
 from qola.manifest.constants import AITER
 from qola.manifest.types import Manifest, ModuleSpec
+from qola.plan.spec import Forms
 from qola_base.errors import ExitCode, Finding, QolaError
 from qola_base.progress import log
 
@@ -27,6 +28,32 @@ _FULL, _LAZY = ("0", "false", "off", "auto"), ("1", "true", "on")
 
 class ChoiceError(QolaError, title="what to build is not clear", exit_code=ExitCode.USAGE):
     """Options or the environment are contradictory or invalid."""
+
+
+def choose_forms(
+    requested: Forms,
+    environ: Mapping[str, str],
+    manifest: Manifest,
+    modules: Sequence[ModuleSpec],
+    triton: bool,
+) -> Forms:
+    """Return the forms to build; $NVTE_CK_JIT decides about lazy libraries if the request does not.
+
+    Args:
+        modules: the modules to build.
+        triton: the build has kernels in Triton, too.
+
+    Raises:
+        ChoiceError: the forms do not go together, or not with the modules.
+    """
+    forms = replace(requested, lazy=choose_lazy(requested.lazy, environ))
+    lazy = bool(forms.lazy)
+    check_lazy(lazy, requested.lazy, manifest)
+    check_wheel(forms.wheel, modules, triton, manifest.for_aiter)
+    check_jax(forms.jax, forms.wheel, modules, manifest)
+    check_split(forms.split, lazy, forms.static, modules, triton)
+    check_static(forms.static, lazy, modules)
+    return forms
 
 
 def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
@@ -204,23 +231,3 @@ def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[s
         expected = f"one of {', '.join(ATTENTION)}"
         raise ChoiceError(Finding(manifest, "no module with kernels", expected))
     return names
-
-
-@dataclass(frozen=True)
-class Forms:
-    """The kinds of libraries of a build.
-
-    Attributes:
-        lazy: lazy libraries instead of libraries that contain their kernels.
-        static: also an archive of the attention modules.
-        split: device code of attention modules in packs, one per arch.
-    """
-
-    lazy: bool = False
-    static: bool = False
-    split: bool = False
-
-    def to_json(self) -> dict[str, bool]:
-        """Return the forms as in keys of prebuilt bundles."""
-        split = {"split": True} if self.split else {}
-        return {"lazy": self.lazy, "static": self.static, **split}

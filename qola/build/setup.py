@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qola.build import workspace
 from qola.build.bazel import LOG, find_bazel
+from qola.build.forms import choose_forms
 from qola.build.outputs import OutputBase, output_base
 from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
@@ -17,7 +18,7 @@ from qola.common.ruleset import ruleset_root
 from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan import torch_variants
-from qola.plan.spec import BuildRequest, BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec, Forms
 from qola.plan.triton_kernels import triton_files
 from qola_base.cache import cache_directory, locked, refuse_foreign
 
@@ -63,6 +64,7 @@ class ResolvedBuild:
     Attributes:
         modules: the modules to build.
         spec: has checked archs, () for those of the manifest.
+        forms: `lazy` is chosen.
         triton: build the Triton kernels, too.
         functions: build the functions of AITER's second JIT, too.
     """
@@ -72,6 +74,7 @@ class ResolvedBuild:
     modules: tuple[ModuleSpec, ...]
     aiter: AiterSource
     spec: BuildSpec = field(default_factory=BuildSpec)
+    forms: Forms = field(default_factory=Forms)
     triton: bool = False
     functions: bool = False
 
@@ -103,6 +106,9 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
         if request.groups
         else torch_variants.all_modules(manifest, spec.mode)
     )
+    # Groups have modules only.
+    triton = bool(manifest.triton) and not request.groups
+    forms = choose_forms(request.forms, environ, manifest, modules, triton)
     archs = choose_archs(spec.archs, manifest, environ.get("GPU_ARCHS", ""), native_archs)
     source = aiter_request(manifest, file.parent, ruleset_root(), options)
     aiter, other_aiter = choose_for(manifest, source, environ, skip_checkout=options.skip_checkout)
@@ -113,8 +119,8 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
         modules,
         aiter,
         replace(spec, archs=archs, mode=mode, override_aiter_commit=other_aiter),
-        # Groups have modules only.
-        triton=bool(manifest.triton) and not request.groups,
+        forms,
+        triton=triton,
         functions=bool(manifest.functions) and not request.groups,
     )
 

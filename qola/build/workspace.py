@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
-from qola.build.forms import Forms
 from qola.checkout.source import AiterSource
 from qola.common import starlark
 from qola.common.layout import FUNCTIONS, TRITON
 from qola.common.version import __version__
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildSpec, Forms
 from qola_base.files import sha256_of_text, write_if_changed
 
 _HEADER = f"# Written by qola {__version__} (qola build); do not edit."
@@ -118,18 +117,11 @@ class Workspace:
     def _functions(self) -> str:
         return f"@qola_{self.name}//:{FUNCTIONS}"
 
-    def bundle_file(
-        self, modules: Sequence[str], forms: Forms, wheel: str = "", *, jax: bool = False
-    ) -> str:
-        """Return BUNDLE_FILE for modules, TRITON and FUNCTIONS.
-
-        Args:
-            wheel: version of a wheel, "" for none.
-            jax: the wheel also contains attention for JAX.
-        """
+    def bundle_file(self, modules: Sequence[str], forms: Forms) -> str:
+        """Return BUNDLE_FILE for modules, TRITON and FUNCTIONS."""
         in_triton, with_functions = TRITON in modules, FUNCTIONS in modules
         modules = [name for name in modules if name not in (TRITON, FUNCTIONS)]
-        static, lazy = forms.static and bool(modules), forms.lazy and not self.for_aiter
+        static = forms.static and bool(modules)
         rules = ["qola_bundle"]
         calls = []
         if static:
@@ -141,13 +133,13 @@ class Workspace:
             name="bundle",
             for_aiter=self.for_aiter or None,
             functions=self._functions if with_functions else None,
-            libraries=targets(modules, lazy),
+            libraries=targets(modules, forms.lazy),
             split=forms.split or None,
             static=":static" if static else None,
             triton=self._triton_library if in_triton else None,
         )
         calls.append(bundle)
-        if wheel:
+        if forms.wheel:
             rules.append("qola_wheel")
             calls.append(
                 starlark.rule(
@@ -156,24 +148,24 @@ class Workspace:
                     bundle=":bundle",
                     # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
                     external_libraries=None if self.for_aiter else ["libamdhip64.so"],
-                    jax="@qola//runtime/jax" if jax else None,
+                    jax="@qola//runtime/jax" if forms.jax else None,
                     package=self._wheel_package(forms),
                     platform=None if self.for_aiter else "manylinux_2_28_x86_64",
                     split=forms.split or None,
-                    version=wheel,
+                    version=forms.wheel,
                 )
             )
         load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
         return "\n\n".join([_HEADER, load, *calls]) + "\n"
 
-    def wheel_patterns(self, forms: Forms, version: str) -> tuple[str, ...]:
+    def wheel_patterns(self, forms: Forms) -> tuple[str, ...]:
         """Return patterns of the file names of a wheel and of the wheels of its archs."""
-        package = self._wheel_package(forms)
+        package, version = self._wheel_package(forms), forms.wheel
         return (f"{package}-{version}-*.whl", f"{package}_gfx*-{version}-*.whl")
 
     def _wheel_package(self, forms: Forms) -> str:
         """Return the Python package of a wheel."""
-        return f"qola_{self.name}{_LAZY if forms.lazy and not self.for_aiter else ''}"
+        return f"qola_{self.name}{_LAZY if forms.lazy else ''}"
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""
@@ -290,6 +282,6 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
         write_if_changed(directory / name, text)
 
 
-def targets(modules: Sequence[str], lazy: bool = False) -> list[str]:
+def targets(modules: Sequence[str], lazy: bool | None = False) -> list[str]:
     """Return the labels of the modules' libraries, lazy ones on request if a module has one."""
     return [f"//:{module}{_LAZY if lazy and module in ATTENTION else ''}" for module in modules]

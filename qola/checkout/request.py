@@ -18,9 +18,14 @@ DEFAULT_REMOTE = "https://github.com/ROCm/aiter.git"
 
 @dataclass(frozen=True)
 class AiterOptions:
-    """Options that choose the AITER tree; `qola.api.build_kernels` explains them.
+    """Options that choose the AITER tree.
 
     Attributes:
+        root: directory of the tree; by default Bazel fetches and caches it.
+        commit: commit, tag or branch instead of the manifest's [qola].aiter_commit.
+        remote: git repository of the commit.
+        patches_dir: folder of patches instead of [qola].patches_dir; an empty one for none.
+        skip_checkout: use `root` unchanged, without `commit` and `patches_dir`.
         override: for plans: use the pinned AITER, or `root`, in place of the manifest's commit.
     """
 

@@ -18,6 +18,7 @@ from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, size
 from qola.common.layout import WHEELS
 from qola.manifest.load import load
+from qola.plan.spec import Forms
 from qola_base.errors import ExitCode, Finding
 from qola_base.progress import log
 
@@ -90,24 +91,12 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
     place = args.output_dir or options.output_place(args, _namespace(args, around))
     if args.output_dir is None:
         log.info(f"{args.manifest}: to be installed in {place}")
+    forms = Forms(args.lazy, args.static, args.split, args.wheel, args.jax)
     result = api.build_kernels(
-        **options.paths_of(args, around),
-        output_dir=around.directory / place,
-        archs=args.arch,
-        verbose=args.verbose,
-        build_mode=args.mode,
-        skip_checkout=args.skip_checkout,
-        keep_going=args.keep_going,
-        jobs=args.jobs,
-        bazel_args=args.bazel_arg,
-        lazy=args.lazy,
-        static=args.static,
-        split=args.split,
-        wheel=args.wheel,
-        jax=args.jax,
-        require=args.require,
-        prebuilt=options.prebuilt_options(args, around, enabled=args.use_prebuilt),
-        quiet=args.quiet,
+        options.build_request(args, around, forms),
+        around.directory / place,
+        options.build_options(args),
+        options.prebuilt_options(args, around, enabled=args.use_prebuilt),
         environ=around.environ,
     )
     if args.json:
@@ -160,7 +149,12 @@ def indented(text: str, by: int) -> str:
 
 def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola checkout``."""
-    path = api.checkout_aiter(**options.paths_of(args, around), environ=around.environ)
+    path = api.checkout_aiter(
+        args.manifest and around.directory / args.manifest,
+        options.aiter_options(args, around),
+        options.groups_of(args, around),
+        environ=around.environ,
+    )
     around.console.line(f"AITER ready at {path}")
     return ExitCode.DONE
 

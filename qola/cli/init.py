@@ -57,7 +57,7 @@ def add_commands(commands: Any) -> None:
     archs = (
         f"such as {', '.join((*TESTED_ARCHS, NATIVE))}; repeatable, or a list with ; or , between"
     )
-    add_options(parser, "arch", help=f"{archs} (default: {', '.join(DEFAULT_ARCHS)})")
+    add_options(parser, "archs", help=f"{archs} (default: {', '.join(DEFAULT_ARCHS)})")
     parser.add_argument(
         "--schema",
         action="store_true",
@@ -111,7 +111,7 @@ def _schema(args: argparse.Namespace) -> str:
 
 def _starter(args: argparse.Namespace, file: str) -> str:
     """Return a starter manifest with the values of the options."""
-    archs = split(args.arch) or DEFAULT_ARCHS
+    archs = split(args.archs) or DEFAULT_ARCHS
     name = visible(Path(file).name)
     text = starter_manifest(args.namespace, archs, file=name, schema=_schema(args))
     return _checked(TomlText(text, starter_tables(args.namespace, archs)), file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from qola.build.bazel import BuildOptions
 from qola.checkout.request import DEFAULT_REMOTE, AiterOptions
@@ -16,7 +16,7 @@ from qola.common.layout import OWN_PATCHES, patches_folder
 from qola.common.version import docs_url
 from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
-from qola.plan.spec import BuildRequest, BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec, Forms
 from qola.prebuilt.options import PrebuiltOptions
 from qola_base.errors import ExitCode, Finding, QolaError
 
@@ -106,13 +106,13 @@ _OPTIONS: Mapping[str, _Option] = {
     "skip_checkout": _flag(
         "--skip-checkout", help="use the tree in --aiter-root unchanged: no commit, no patches"
     ),
-    "group": _list(
+    "groups": _list(
         "--group",
         metavar="GROUP",
         help="only modules of this group; repeatable, or a list with ; or , between (default: "
         "$QOLA_BUILD_GROUPS, all)",
     ),
-    "arch": _list(
+    "archs": _list(
         "--arch",
         metavar="ARCH",
         help=f"such as {' or '.join(TESTED_ARCHS)}, or {NATIVE}, this machine's GPU; repeatable, "
@@ -191,8 +191,8 @@ PLANNED_TREE = (
     "used unchanged, unless --aiter-commit or --patches-dir is given: then qola checkout makes it"
 )
 
-AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "group")
-REQUEST = (*AITER, "skip_checkout", "arch", "mode", "bazel_arg")
+AITER = ("aiter_root", "aiter_commit", "aiter_remote", "patches_dir", "groups")
+REQUEST = (*AITER, "skip_checkout", "archs", "mode", "bazel_arg")
 """Options that select the libraries of a manifest, see `build_request`."""
 
 FORMS = ("lazy", "static")
@@ -251,49 +251,39 @@ def output_place(args: argparse.Namespace, namespace: str) -> Path:
     return named or Path("out", namespace or args.manifest.stem)
 
 
-class Paths(TypedDict):
-    """The manifest and the AITER of a command, with absolute paths; None for an unset option."""
-
-    manifest_path: Path
-    aiter_root: Path | None
-    aiter_commit: str | None
-    aiter_remote: str
-    patches_dir: Path | None
-    groups: tuple[str, ...]
-
-
-def paths_of(args: argparse.Namespace, around: Surroundings) -> Paths:
-    """Return the values of `AITER` and the manifest, with absolute paths."""
-    return {
-        "manifest_path": around.directory / args.manifest,
-        "aiter_root": place_of(args.aiter_root, around),
-        "aiter_commit": args.aiter_commit,
-        "aiter_remote": args.aiter_remote,
-        "patches_dir": args.patches_dir and patches_folder(args.patches_dir, around.directory),
-        "groups": split(args.group or [around.environ.get("QOLA_BUILD_GROUPS", "")]),
-    }
-
-
 def place_of(path: Path | None, around: Surroundings) -> Path | None:
     """Return an argument's path in the directory of the command, None for None."""
     return None if path is None else around.directory / path
 
 
-def build_request(args: argparse.Namespace, around: Surroundings) -> BuildRequest:
+def aiter_options(args: argparse.Namespace, around: Surroundings) -> AiterOptions:
+    """Return the options of `AITER`, with absolute paths."""
+    patches = args.patches_dir
+    return AiterOptions(
+        root=place_of(args.aiter_root, around),
+        commit=args.aiter_commit,
+        remote=args.aiter_remote,
+        patches_dir=patches and patches_folder(patches, around.directory),
+        skip_checkout=getattr(args, "skip_checkout", False),
+        override=getattr(args, "override_aiter_commit", False),
+    )
+
+
+def groups_of(args: argparse.Namespace, around: Surroundings) -> tuple[str, ...]:
+    """Return the groups of --group, else of $QOLA_BUILD_GROUPS."""
+    return split(args.groups or [around.environ.get("QOLA_BUILD_GROUPS", "")])
+
+
+def build_request(
+    args: argparse.Namespace, around: Surroundings, forms: Forms | None = None
+) -> BuildRequest:
     """Return the request of the options `REQUEST`, `require` and `override_aiter_commit`."""
-    paths = paths_of(args, around)
     return BuildRequest(
-        paths["manifest_path"],
-        BuildSpec(split(args.arch), args.mode, getattr(args, "require", LEVELS[0])),
-        AiterOptions(
-            root=paths["aiter_root"],
-            commit=paths["aiter_commit"],
-            remote=paths["aiter_remote"],
-            patches_dir=paths["patches_dir"],
-            skip_checkout=args.skip_checkout,
-            override=getattr(args, "override_aiter_commit", False),
-        ),
-        paths["groups"],
+        around.directory / args.manifest,
+        BuildSpec(split(args.archs), args.mode, getattr(args, "require", LEVELS[0])),
+        aiter_options(args, around),
+        groups_of(args, around),
+        forms or Forms(),
     )
 
 

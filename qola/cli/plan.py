@@ -84,7 +84,7 @@ def _add_command(
     )
     options.add_options(parser, "aiter_root", help=options.PLANNED_TREE)
     options.add_options(
-        parser, *options.AITER[1:], "skip_checkout", "arch", "mode", "require", "json"
+        parser, *options.AITER[1:], "skip_checkout", "archs", "mode", "require", "json"
     )
     parser.add_argument(
         "--rocm-version", metavar="VERSION", help="check the manifest's rocm_versions against it"
@@ -358,7 +358,7 @@ def _add_report(commands: Any) -> None:
         "--compare", type=Path, metavar="FILE.json", help="JSON of an earlier report"
     )
     options.add_options(report, "aiter_root", help=options.PLANNED_TREE)
-    options.add_options(report, *options.AITER[1:], "skip_checkout", "arch", "mode")
+    options.add_options(report, *options.AITER[1:], "skip_checkout", "archs", "mode")
 
 
 def _built(args: argparse.Namespace, around: Surroundings) -> str:

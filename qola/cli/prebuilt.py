@@ -7,12 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from qola.build.forms import Forms, check_lazy, check_static, choose_lazy
 from qola.build.setup import ResolvedBuild, resolve_build
 from qola.cli import options
 from qola.cli.build import RESULT_AS_JSON, print_modules
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
+from qola.plan.spec import Forms
 from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, parse_source
@@ -64,14 +64,12 @@ def _add_key_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[ResolvedBuild, Key, Forms]:
-    forms = Forms(choose_lazy(args.lazy, around.environ), args.static)
-    chosen = resolve_build(options.build_request(args, around), around.environ)
-    check_lazy(forms.lazy, args.lazy, chosen.manifest)
-    check_static(forms.static, forms.lazy, chosen.modules)
+def _chosen(args: argparse.Namespace, around: Surroundings) -> tuple[ResolvedBuild, Key]:
+    chosen = resolve_build(
+        options.build_request(args, around, Forms(args.lazy, args.static)), around.environ
+    )
     fetch.refuse_what_is_lacking(chosen)
-    key = fetch.key_of(chosen, forms, args.bazel_arg, around.environ)
-    return chosen, key, forms
+    return chosen, fetch.key_of(chosen, args.bazel_arg, around.environ)
 
 
 def _printed(args: argparse.Namespace, around: Surroundings, key: Key) -> bool:
@@ -85,13 +83,12 @@ def _printed(args: argparse.Namespace, around: Surroundings, key: Key) -> bool:
 
 def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola fetch``."""
-    chosen, key, forms = _chosen(args, around)
+    chosen, key = _chosen(args, around)
     if _printed(args, around, key):
         return ExitCode.DONE
     result = fetch.fetch(
         chosen,
         key,
-        forms,
         options.prebuilt_options(args, around),
         around.environ,
         (around.directory / options.output_place(args, chosen.manifest.namespace)).absolute(),
@@ -113,7 +110,7 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
     if args.secret_key:
         place = around.directory / args.secret_key
         secret = signature.read_secret_key(place, environ.get(_PASSWORD, ""))
-    chosen, key, forms = _chosen(args, around)
+    chosen, key = _chosen(args, around)
     if _printed(args, around, key):
         return ExitCode.DONE
     if args.to is None:
@@ -125,7 +122,7 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
         archive = Path(directory) / archive_name(key.text)
         how = options.build_options(args)
-        packed = publish.build_archive(chosen, forms, how, environ, archive)
+        packed = publish.build_archive(chosen, how, environ, archive)
         # Somebody may have edited the inputs of the key during the build.
         publish.check_same(key, _chosen(args, around)[1])
         done = publish.publish(key, archive, packed, target, secret, overwrite=args.overwrite)

@@ -50,10 +50,41 @@ class BuildSpec:
 
 
 @dataclass(frozen=True)
+class Forms:
+    """The forms of the libraries of a build; qola/build/forms.py says which go together.
+
+    Attributes:
+        lazy: lazy libraries instead of libraries that contain their kernels; None lets
+            $NVTE_CK_JIT decide. Python modules are never lazy.
+        static: also an archive of the attention modules.
+        split: device code of attention modules in packs, one per arch.
+        wheel: version of a Python wheel of the bundle, "" for none.
+        jax: the wheel also contains attention for JAX.
+    """
+
+    lazy: bool | None = False
+    static: bool = False
+    split: bool = False
+    wheel: str = ""
+    jax: bool = False
+
+    def to_json(self) -> dict[str, bool]:
+        """Return the forms as in keys of prebuilt bundles."""
+        split = {"split": True} if self.split else {}
+        return {"lazy": bool(self.lazy), "static": self.static, **split}
+
+
+@dataclass(frozen=True)
 class BuildRequest:
-    """The options of a build or a plan; `qola.api.build_kernels` explains them."""
+    """The manifest and the choices of a build or a plan.
+
+    Attributes:
+        groups: groups of modules to build, () for all modules.
+        forms: forms of the libraries; a plan has all of them.
+    """
 
     manifest_path: str | Path
     spec: BuildSpec = field(default_factory=BuildSpec)
     aiter: AiterOptions = field(default_factory=AiterOptions)
     groups: tuple[str, ...] = ()
+    forms: Forms = field(default_factory=Forms)

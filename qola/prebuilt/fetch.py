@@ -9,12 +9,12 @@ from pathlib import Path
 from qola.aiter.attention import ATTENTION
 from qola.build import workspace
 from qola.build.bazel import ask, no_build, own_settings_alone
-from qola.build.forms import Forms
 from qola.build.install import BuildResult
 from qola.build.setup import ResolvedBuild, set_up
 from qola.common.layout import TRITON
 from qola.common.ruleset import ruleset_root
 from qola.manifest.constants import AITER
+from qola.plan.spec import Forms
 from qola.prebuilt import identity, signature, store, te_layout
 from qola.prebuilt.http import Transport, proxies_of
 from qola.prebuilt.install import install_found
@@ -34,7 +34,6 @@ from qola_base.progress import log
 
 def first_prebuilt(
     chosen: ResolvedBuild,
-    forms: Forms,
     bazel_args: Sequence[str],
     options: PrebuiltOptions,
     environ: Mapping[str, str],
@@ -52,12 +51,12 @@ def first_prebuilt(
         log.info(f"no prebuilt bundle has {lacking}: building")
         return None
     try:
-        key = key_of(chosen, forms, bazel_args, environ)
+        key = key_of(chosen, bazel_args, environ)
     except NoPrebuiltError as error:
         log.info(f"no prebuilt bundle is looked for: {error.findings[0].found}")
         return None
     try:
-        return fetch(chosen, key, forms, options, environ, output)
+        return fetch(chosen, key, options, environ, output)
     except NoPrebuiltError as error:
         log.info(f"no prebuilt {key.text}, building\n{error.findings[0].found}")
         return None
@@ -83,15 +82,13 @@ def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
         raise NoPrebuiltError(Finding(manifest.file, lacking, expected, fix))
 
 
-def key_of(
-    chosen: ResolvedBuild, forms: Forms, bazel_args: Sequence[str], environ: Mapping[str, str]
-) -> Key:
+def key_of(chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str]) -> Key:
     """Return the key of a build; asks Bazel for the versions of a ROCm that is not pinned."""
     args = joined(bazel_args)
     rocm = identity.rocm_identity(
         ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ)
     )
-    return identity.key_of(chosen, rocm, forms, args)
+    return identity.key_of(chosen, rocm, args)
 
 
 def _ask_bazel(
@@ -127,7 +124,6 @@ def transport_of(environ: Mapping[str, str]) -> Transport:
 def find(
     chosen: ResolvedBuild,
     key: Key,
-    forms: Forms,
     named: Sequence[NamedSource],
     options: PrebuiltOptions,
     environ: Mapping[str, str],
@@ -153,7 +149,7 @@ def find(
         (source,) = sources
         head = te_layout.commit_of(chosen.aiter)
         reason = head.problem
-        if public_key or forms != Forms():
+        if public_key or chosen.forms != Forms():
             reason = "it is not signed" if text else "it has full libraries, and nothing else"
         if reason:
             words = f"TransformerEngine's layout is not asked for: {reason}"
@@ -166,7 +162,6 @@ def find(
 def fetch(
     chosen: ResolvedBuild,
     key: Key,
-    forms: Forms,
     options: PrebuiltOptions,
     environ: Mapping[str, str],
     output: Path,
@@ -182,14 +177,15 @@ def fetch(
     """
     named = choose_sources(options, chosen.manifest, environ, chosen.file.parent)
     outcomes: list[Outcome] = []
+    forms = chosen.forms
     for kind in [forms, Forms()] if forms.lazy else [forms]:
         wanted = replace(key, forms=kind.to_json())
-        found = find(chosen, wanted, kind, named, options, environ)
+        found = find(replace(chosen, forms=kind), wanted, named, options, environ)
         if not isinstance(found, Found):
             more = "" if kind == forms else f"full libraries, {wanted.text}: "
             outcomes += [replace(one, words=f"{more}{one.words}") for one in found]
             continue
-        result = install_found(found, chosen, wanted, kind.lazy, output)
+        result = install_found(found, chosen, wanted, bool(kind.lazy), output)
         if result is None:
             libraries = " and ".join(chosen.names)
             words = f"passed over: it does not have {libraries} of the namespace"

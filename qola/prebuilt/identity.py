@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.build import workspace
-from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, Source, WheelSource
 from qola.common.packages import find_sources
@@ -84,9 +83,7 @@ def _files_below(directory: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in (*files, *links) if not name.endswith(".pyc"))
 
 
-def key_of(
-    chosen: ResolvedBuild, rocm: Mapping[str, str], forms: Forms, bazel_args: Sequence[str] = ()
-) -> Key:
+def key_of(chosen: ResolvedBuild, rocm: Mapping[str, str], bazel_args: Sequence[str] = ()) -> Key:
     """Return the key of a build's bundle. No other function makes keys.
 
     Raises:
@@ -109,7 +106,7 @@ def key_of(
         archs=tuple(sorted(set(chosen.spec.archs or manifest.architectures))),
         aiter={**source_identity(aiter.source), "patches": [pin.to_json() for pin in patches]},
         rocm=rocm,
-        forms=forms.to_json(),
+        forms=chosen.forms.to_json(),
         settings=settings_of(bazel_args),
         triton=triton,
     )

@@ -11,7 +11,6 @@ import minisign
 
 from qola.build.bazel import BuildOptions, own_settings_alone
 from qola.build.build import PLAN, build_all
-from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild, set_up
 from qola.common.version import docs_url
 from qola.prebuilt import signature
@@ -45,7 +44,6 @@ class Published:
 
 def build_archive(
     chosen: ResolvedBuild,
-    forms: Forms,
     options: BuildOptions,
     environ: Mapping[str, str],
     output: Path,
@@ -55,7 +53,7 @@ def build_archive(
     setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
     options = replace(options, more=(f"--output_groups=+{PLAN}", *options.more))
     with setup.workspace():
-        built = build_all(setup, forms, options, environ)
+        built = build_all(setup, options, environ)
         findings = [
             Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(chosen.names)} built")
             for name, words in built.errors.items()

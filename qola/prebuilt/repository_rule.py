@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
-from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, WheelSource
 from qola.checkout.source import AiterSource
@@ -80,7 +79,7 @@ def _look_up(
         return None
     # The remote is not part of a key.
     source = WheelSource(**pin) if kind == "wheel" else GitSource(remote="", **pin)
-    archs = resolve_archs(split(args.arch), manifest, split([args.gpu_archs]), native_archs)
+    archs = resolve_archs(split(args.archs), manifest, split([args.gpu_archs]), native_archs)
     chosen = ResolvedBuild(
         manifest,
         args.manifest,
@@ -90,7 +89,7 @@ def _look_up(
         triton=bool(manifest.triton),
     )
     rocm = identity.detected_rocm(args.rocm, ruleset_root(), environ)
-    key = identity.key_of(chosen, rocm, Forms())
+    key = identity.key_of(chosen, rocm)
     named = [NamedSource(url, args.folder, args.place) for url in args.url]
     if not named:
         place, folder = manifest.place("prebuilt", "urls"), args.manifest.parent
@@ -98,7 +97,7 @@ def _look_up(
     options = PrebuiltOptions(
         offline=args.look_up == "offline", public_key=args.public_key, directory=args.folder
     )
-    found = fetch.find(chosen, key, Forms(), named, options, environ)
+    found = fetch.find(chosen, key, named, options, environ)
     if isinstance(found, Found):
         return key, found
     outcomes = "\n".join(f"  {outcome.source}: {outcome.words}" for outcome in found)
@@ -153,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--aiter", required=True, help="identity of the AITER source as JSON")
     parser.add_argument("--patches-dir", type=Path, help="patches on top of it")
     parser.add_argument("--rocm", required=True, type=Path, help="rocm.json")
-    parser.add_argument("--arch", action="append", default=[], help="instead of the manifest's")
+    parser.add_argument("--archs", action="append", default=[], help="instead of the manifest's")
     parser.add_argument("--gpu-archs", default="", help="value of GPU_ARCHS")
     parser.add_argument("--mode", choices=BUILD_MODES, help="instead of [build].mode")
     parser.add_argument("--url", action="append", default=[], help="a source")

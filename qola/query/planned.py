@@ -32,7 +32,7 @@ def plan_of(
     aiter_root: str | Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Plan a manifest without building it; arguments are as of `qola.build_kernels`.
+    """Plan a manifest without building it; arguments are as of `qola.BuildRequest`.
 
     Raises:
         QolaError: the manifest is invalid or cannot be planned, or no AITER tree is available.

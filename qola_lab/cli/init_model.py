@@ -36,7 +36,7 @@ def model_manifest(
     coverage, reports = map(_import, ("coverage", "report"))
     model = _read_model(args, around)
     file = args.model.as_posix()
-    archs = split(args.arch) or DEFAULT_ARCHS
+    archs = split(args.archs) or DEFAULT_ARCHS
     build = BuildRequest(
         Path(), BuildSpec(named_archs(archs)), AiterOptions(place_of(args.aiter_root, around))
     )

@@ -41,7 +41,8 @@ def build_libraries(
     """Build the attention libraries of a manifest, as `qola verify` does, with the same caches.
 
     Args:
-        archs, aiter_root, groups, jobs, environ: see `qola.build_kernels`.
+        archs, aiter_root, groups, jobs, environ: see `qola.BuildRequest` and
+            `qola.BuildOptions`.
 
     Returns:
         Libraries by module, libmha_fwd or libmha_bwd, for `Registry.of` and `Runner`.
@@ -105,7 +106,8 @@ def build_configs(
     Args:
         archs: such as gfx950; a kernel is built for those of them that CK has it for.
         receipt: the kernels by which CK lacks are made, see `make_manifest`.
-        aiter_root, jobs, environ: see `qola.build_kernels`.
+        aiter_root, jobs, environ: see `qola.BuildRequest` and
+            `qola.BuildOptions`.
 
     Returns:
         In the order of the configs, each once.

@@ -11,9 +11,8 @@ import pytest
 from qola.build import workspace
 from qola.build.bazel import BuildOptions
 from qola.build.build import Built, build_all, install_build
-from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild, Setup, resolve_build
-from qola.plan.spec import BuildRequest
+from qola.plan.spec import BuildRequest, Forms
 from tests.support.folders import read, write
 
 MANIFEST = """\
@@ -62,14 +61,14 @@ def build(directory: Path, broken: str) -> tuple[ResolvedBuild, Built]:
     """Build a manifest of two modules and a wheel. `broken` lists failing targets."""
     files = {"two.toml": MANIFEST, "bazel": BAZEL, "broken": broken}
     (write(directory, files) / "bazel").chmod(0o755)
-    resolved = resolve_build(BuildRequest(directory / "two.toml"), {})
+    resolved = resolve_build(BuildRequest(directory / "two.toml", forms=Forms(wheel="1.0")), {})
     build_workspace = workspace.Workspace(
         "two", MANIFEST, tuple(resolved.names), directory, resolved.aiter, directory / "disk"
     )
     setup = Setup(
         resolved, [str(directory / "bazel")], build_workspace, directory, directory, "9.0"
     )
-    return resolved, build_all(setup, Forms(), BuildOptions(), os.environ, "1.0")
+    return resolved, build_all(setup, BuildOptions(), os.environ)
 
 
 @pytest.mark.parametrize("broken", ["//:libmha_bwd", "//:libmha_fwd //:libmha_bwd"])
@@ -87,7 +86,7 @@ def test_failed_module_prevents_the_wheel(tmp_path: Path, broken: str) -> None:
     output = tmp_path / "out"
     earlier, other = "dist/qola_two-1.0-py3-none-any.whl", "dist/qola_two-0.9-py3-none-any.whl"
     write(output, {earlier: "earlier", other: "other"})
-    result = install_build(resolved, False, built, output)
+    result = install_build(resolved, built, output)
     assert "wheel" not in result
     assert result["bundle_error"] == built.bundle_error
     assert [path for path in read(output) if "dist" in path] == [other, f"{earlier}.previous"]
@@ -97,5 +96,5 @@ def test_complete_build_has_a_wheel(tmp_path: Path) -> None:
     """Prevents: a wheel refused although all modules were built."""
     resolved, built = build(tmp_path, "")
     assert (len(built.wheels), built.bundle_error) == (1, "")
-    result = install_build(resolved, False, built, tmp_path / "out")
+    result = install_build(resolved, built, tmp_path / "out")
     assert result["wheel"] == str(tmp_path / "out/dist/qola_two-1.0-py3-none-any.whl")

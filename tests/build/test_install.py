@@ -195,7 +195,7 @@ def test_functions_are_installed_for_aiter(output: Path, tmp_path: Path) -> None
     write(output, {"aiter_jit/build/pa_3/lib.so": "of an earlier build"})
     result = TargetResult(True, 1.0, {DEFAULT_OUTPUTS: libraries})
     built = Built({"functions": result}, {}, {"functions": []}, tmp_path / "bundle")
-    result_record = install_build(resolved, False, built, output)
+    result_record = install_build(resolved, built, output)
     assert [(m["name"], m["md_name"], m["success"]) for m in result_record["modules"]] == [
         ("pa_1", "pa_1", True),
         ("pa_2", "pa_2", True),
@@ -210,5 +210,5 @@ def test_functions_are_installed_for_aiter(output: Path, tmp_path: Path) -> None
     # The record of a failed function contains Bazel's error.
     result = TargetResult(False, 1.0, {})
     failed = Built({"functions": result}, {"functions": "no such header"}, {"functions": ["pa_1"]})
-    (module,) = install_build(resolved, False, failed, output)["modules"]
+    (module,) = install_build(resolved, failed, output)["modules"]
     assert (module["success"], module["error"]) == (False, "no such header")

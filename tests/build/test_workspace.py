@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from qola.build import workspace
-from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
-from qola.plan.spec import BuildRequest, BuildSpec
+from qola.plan.spec import BuildRequest, BuildSpec, Forms
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "workspace"
@@ -58,18 +57,17 @@ def test_every_option_is_written() -> None:
 @pytest.mark.parametrize("kind", ["", "lazy", "split", "static"])
 def test_bundle(kind: str) -> None:
     """Prevents: a bundle of other libraries than were built."""
-    forms = Forms(kind == "lazy", kind == "static", kind == "split")
-    version = "1.0" if kind == "split" else ""
-    text = PLAIN.bundle_file(PLAIN.modules, forms, version, jax=bool(version))
+    wheel = "1.0" if kind == "split" else ""
+    forms = Forms(kind == "lazy", kind == "static", kind == "split", wheel, jax=bool(wheel))
+    text = PLAIN.bundle_file(PLAIN.modules, forms)
     compare_golden(f"{kind and f'{kind}_'}bundle.txt", text)
 
 
 def test_modules_for_aiter_s_python() -> None:
     """Prevents: a bundle or wheel without a module, or one that needs an installed qola."""
     changed = replace(PLAIN, for_aiter=True)
-    compare_golden(
-        "aiter_bundle.txt", changed.bundle_file(["module_norm", "module_quant"], Forms(), "1.2")
-    )
+    text = changed.bundle_file(["module_norm", "module_quant"], Forms(wheel="1.2"))
+    compare_golden("aiter_bundle.txt", text)
 
 
 def test_functions_of_aiter_s_second_jit() -> None:
@@ -96,9 +94,8 @@ def test_library_of_triton_kernels() -> None:
     """Prevents: Triton kernels of a manifest that `qola build` omits, or a bundle without them."""
     changed = replace(PLAIN, triton=True)
     compare_golden("triton_BUILD.bazel.txt", changed.build_file())
-    compare_golden(
-        "triton_bundle.txt", changed.bundle_file(["libmha_fwd", "triton"], Forms(lazy=True), "1.2")
-    )
+    lazy = Forms(lazy=True, wheel="1.2")
+    compare_golden("triton_bundle.txt", changed.bundle_file(["libmha_fwd", "triton"], lazy))
     compare_golden("triton_alone_bundle.txt", changed.bundle_file(["triton"], Forms(static=True)))
     assert workspace.targets(["triton"], True) == ["//:triton"]
 

@@ -97,13 +97,14 @@ def test_one_broken_module(user: User) -> None:
 
 
 def test_called_from_python(user: User) -> None:
-    """Prevents: Python callers of ROCm/QoLA break; `groups` builds other modules."""
+    """Prevents: Python callers break; `groups` builds other modules."""
     program = f"""
 import json, sys
-from qola.build_tools import build_kernels
-result = build_kernels(manifest_path="two.toml", output_dir="from_python", archs=["gfx950"],
-                       verbose=False, build_mode="cpp_itfs", groups=["good"], static=True,
-                       bazel_args=["--disk_cache={user_disk_cache()}"])
+from qola import BuildOptions, BuildRequest, BuildSpec, Forms, build_kernels
+request = BuildRequest("two.toml", BuildSpec(("gfx950",), "cpp_itfs"), groups=("good",),
+                       forms=Forms(static=True))
+options = BuildOptions(more=("--disk_cache={user_disk_cache()}",))
+result = build_kernels(request, "from_python", options)
 json.dump(result, sys.stdout)
 """
     run = user.start(sys.executable, "-c", program)

@@ -14,9 +14,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from qola.build.forms import Forms
 from qola.cli import main
 from qola.manifest.load import loads
+from qola.plan.spec import Forms
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.http import HttpSource, Transport

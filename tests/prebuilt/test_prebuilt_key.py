@@ -13,12 +13,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from qola.build.forms import Forms
 from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
 from qola.manifest.load import loads
-from qola.plan.spec import BuildSpec
+from qola.plan.spec import BuildSpec, Forms
 from qola.prebuilt import identity
 from qola.prebuilt.key import Key, differences, settings_of
 from qola.triton import own
@@ -175,8 +174,9 @@ def test_key_has_all_inputs_of_the_build(tmp_path: Path, monkeypatch: pytest.Mon
     write(tmp_path, {"b.patch": "b", "a.diff": "a", "README": "no patch"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
     parsed = loads(TEXT, file="left.toml")
-    build = ResolvedBuild(parsed, tmp_path / "te-left.toml", parsed.modules, aiter)
-    found = identity.key_of(build, ROCM, Forms(lazy=True), ("--jobs=3", "--define", "a=b"))
+    lazy = Forms(lazy=True)
+    build = ResolvedBuild(parsed, tmp_path / "te-left.toml", parsed.modules, aiter, forms=lazy)
+    found = identity.key_of(build, ROCM, ("--jobs=3", "--define", "a=b"))
     inputs: Any = found.inputs
     assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
     assert inputs["modules"] == [{"name": "libmha_fwd", "mode": parsed.mode}]
@@ -184,7 +184,7 @@ def test_key_has_all_inputs_of_the_build(tmp_path: Path, monkeypatch: pytest.Mon
     assert inputs["forms"] == {"lazy": True, "static": False}
     assert inputs["settings"] == ["--define=a=b"]
     other = replace(build, spec=BuildSpec(("gfx950", "gfx942", "gfx950"), "cpp_itfs"))
-    changed = identity.key_of(other, ROCM, Forms(lazy=True), ("--define=a=b",))
+    changed = identity.key_of(other, ROCM, ("--define=a=b",))
     assert differences(inputs, changed.inputs) == ["archs", "modules"]
     assert changed.archs == ("gfx942", "gfx950")
 
@@ -197,9 +197,11 @@ def test_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     aiter = AiterSource(WheelSource("0.1.7", "a" * 64), tmp_path)
     spec = BuildSpec(("gfx942", "gfx950"), "cpp_itfs")
     build = ResolvedBuild(
-        manifest, tmp_path / "left.toml", manifest.modules, aiter, spec, triton=True
+        *(manifest, tmp_path / "left.toml", manifest.modules, aiter, spec),
+        forms=Forms(lazy=True),
+        triton=True,
     )
-    key = replace(identity.key_of(build, ROCM, Forms(lazy=True), ("--copt=-O1",)), version="0")
+    key = replace(identity.key_of(build, ROCM, ("--copt=-O1",)), version="0")
     text = json.dumps(key.inputs, indent=2, sort_keys=True) + "\n"
     if os.environ.get("QOLA_UPDATE_GOLDEN"):
         GOLDEN.write_text(text)
@@ -230,7 +232,7 @@ def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def inputs(text: str = TEXT + TRITON, triton: bool = True) -> dict[str, Any]:
         parsed = loads(text, file="left.toml")
         build = ResolvedBuild(parsed, tmp_path / "left.toml", parsed.modules, aiter, triton=triton)
-        return identity.key_of(build, ROCM, Forms()).inputs
+        return identity.key_of(build, ROCM).inputs
 
     before = inputs()
     assert [*before["triton"]] == ["k/k.py", "k/parts.py"]

@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 
-from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.plan.spec import BuildRequest
 from qola.prebuilt import fetch
@@ -30,7 +29,7 @@ def publish_triton_bundle(user: User) -> Key:
     write(user.directory / "triton", content)
     request = BuildRequest(manifest_path=user.directory / "left.toml")
     build = resolve_build(request, user.environ)
-    key = fetch.key_of(build, Forms(), (), user.environ)
+    key = fetch.key_of(build, (), user.environ)
     user.put("triton", key=key)
     return key
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from qola.build.forms import Forms
 from qola.build.setup import resolve_build
 from qola.cli import main
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -124,7 +123,7 @@ def make_user(
     # Without a bundle, a build fails because it cannot find Bazel.
     environ |= {"PATH": "", "QOLA_BAZEL": "no-such-bazel"}
     request = BuildRequest(manifest_path=tmp_path / "left.toml")
-    key = fetch.key_of(resolve_build(request, environ), Forms(), (), environ)
+    key = fetch.key_of(resolve_build(request, environ), (), environ)
     signature.write_pair(tmp_path / "k", "")
     write_bundle(tmp_path / "bundle")
     write_bundle(tmp_path / "other", b"other")

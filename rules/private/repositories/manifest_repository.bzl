@@ -5,7 +5,7 @@ load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
 
 # Of the rules for a manifest.
 MANIFEST_ATTRS = {
-    "architectures": attr.string_list(doc = "Archs instead of the manifest's."),
+    "archs": attr.string_list(doc = "Archs instead of the manifest's."),
     "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
     "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
     "mode": attr.string(doc = "Build mode of modules that have none of their own."),
@@ -28,7 +28,7 @@ def _spec(rctx):
     if rctx.attr.spec:
         return rctx.read(rctx.attr.spec)
     return json.encode({
-        "archs": rctx.attr.architectures,
+        "archs": rctx.attr.archs,
         "mode": rctx.attr.mode or None,
         "override_aiter_commit": rctx.attr.override_aiter_commit,
         "require": rctx.attr.require or "opaque",
@@ -120,7 +120,7 @@ manifest_repository = repository_rule(
         "manifest_name": attr.string(doc = "Name of the manifest.", mandatory = True),
         "override_aiter_commit": attr.bool(doc = "Plan although the manifest names another commit."),
         "require": attr.string(doc = "Level that each direction of Composable Kernel must reach."),
-        "spec": attr.label(doc = "JSON of qola.plan.spec.BuildSpec, in place of architectures, mode, override_aiter_commit and require."),
+        "spec": attr.label(doc = "JSON of qola.plan.spec.BuildSpec, in place of archs, mode, override_aiter_commit and require."),
     },
     doc = """Plans one manifest, when a target of it is asked for.
 

@@ -27,7 +27,7 @@ def _prebuilt_repository_impl(rctx):
     rctx.watch(rctx.path(rctx.attr.rocm))
     run_qola(rctx, "qola.prebuilt.repository_rule", {
         "aiter": rctx.attr.aiter,
-        "arch": rctx.attr.architectures,
+        "archs": rctx.attr.archs,
         "display": rctx.attr.display,
         "folder": rctx.workspace_root,
         "gpu-archs": rctx.getenv("GPU_ARCHS") or "",
