@@ -9,6 +9,7 @@ from pathlib import Path
 
 from qola.build.bazel import BuildOptions
 from qola.build.build import PLAN, build_all, install_build
+from qola.build.forms import excluded
 from qola.build.install import BuildResult
 from qola.build.setup import resolve_build, set_up
 from qola.checkout.request import AiterOptions, aiter_request, default_aiter_root
@@ -75,15 +76,10 @@ def build_kernels(
     output = Path(output_dir).absolute()
     with library_progress(quiet=options.quiet):
         chosen = resolve_build(request, environ)
-        if request.spec.require != LEVELS[0]:
-            log.info(
-                f"--require {request.spec.require}: only a plan shows it, so prebuilt bundles are "
-                "not used"
-            )
-        elif chosen.forms.split:
-            log.info("--split: prebuilt bundles, which are not split, are not used")
-        elif chosen.forms.wheel:
-            log.info("--wheel: only Bazel packs a wheel, so prebuilt bundles are not used")
+        # Only a plan shows levels.
+        level = f"--require {request.spec.require}" if request.spec.require != LEVELS[0] else ""
+        if reason := level or excluded(chosen.forms, "prebuilt"):
+            log.info(f"{reason}: prebuilt bundles do not have it, so they are not used")
         else:
             fetched = first_prebuilt(chosen, options.more, prebuilt, environ, output)
             if fetched:

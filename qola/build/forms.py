@@ -1,14 +1,13 @@
-"""Chooses the kinds of libraries of a build: by options, else by the environment."""
+"""The forms of libraries: which go together, and which parts of a manifest have them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from qola.aiter.attention import ATTENTION
 from qola.common.version import docs_url
-from qola.manifest.constants import AITER
 from qola.manifest.types import Manifest, ModuleSpec
 from qola.plan.spec import Forms
 from qola_base.errors import ExitCode, Finding, QolaError
@@ -30,6 +29,68 @@ class ChoiceError(QolaError, title="what to build is not clear", exit_code=ExitC
     """Options or the environment are contradictory or invalid."""
 
 
+_PARTS = {
+    "forward": "libmha_fwd among the modules",
+    "attention": f"{' or '.join(ATTENTION)} among the modules",
+    "triton": "kernels in Triton",
+    "python": "modules that Python imports",
+    "aiter": 'modules of mode = "aiter"',
+}
+"""The parts of a build that a form can need."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the libraries of a build.
+
+    Attributes:
+        option: the option that requests it.
+        name: its description in errors.
+        parts: names of `_PARTS`; a build must have one of them.
+        apart: forms that it does not go together with, of those in preceding rows of FORMS.
+        needs: a form that it requires.
+        advice: for modules without this form.
+    """
+
+    option: str
+    name: str
+    parts: tuple[str, ...]
+    apart: tuple[str, ...] = ()
+    needs: str = ""
+    advice: str = ""
+
+
+FORMS = {
+    "lazy": Form(
+        "--lazy", "lazy libraries, which have no kernels inside", ("attention", "triton", "python")
+    ),
+    "static": Form(
+        "--static", "an archive, which has its kernels inside", ("attention",), ("lazy",)
+    ),
+    "split": Form(
+        "--split",
+        "libraries whose device code is in packs, one per arch",
+        ("attention", "triton"),
+        apart=("lazy", "static"),
+    ),
+    "wheel": Form(
+        "--wheel",
+        "a Python wheel",
+        ("attention", "triton", "aiter"),
+        advice=f"qola_torch_wheel packages modules that Python imports "
+        f'({docs_url("guide/pybind.md")}), mode = "aiter" those for AITER\'s own Python '
+        f"({docs_url('guide/serving.md')})",
+    ),
+    "jax": Form(
+        # Gradients also start from the results of the forward function.
+        *("--jax", "attention for JAX, which calls the forward function", ("forward",)),
+        needs="wheel",
+    ),
+    "prebuilt": Form("--prebuilt", "prebuilt bundles", ("attention", "triton"), ("split", "wheel")),
+}
+"""Which forms go together. rules/private/bundle.bzl has the pairs that a qola_bundle can have."""
+
+
 def choose_forms(
     requested: Forms,
     environ: Mapping[str, str],
@@ -39,6 +100,8 @@ def choose_forms(
 ) -> Forms:
     """Return the forms to build; $NVTE_CK_JIT decides about lazy libraries if the request does not.
 
+    Logs the modules that a form leaves out.
+
     Args:
         modules: the modules to build.
         triton: the build has kernels in Triton, too.
@@ -47,13 +110,67 @@ def choose_forms(
         ChoiceError: the forms do not go together, or not with the modules.
     """
     forms = replace(requested, lazy=choose_lazy(requested.lazy, environ))
-    lazy = bool(forms.lazy)
-    check_lazy(lazy, requested.lazy, manifest)
-    check_wheel(forms.wheel, modules, triton, manifest.for_aiter)
-    check_jax(forms.jax, forms.wheel, modules, manifest)
-    check_split(forms.split, lazy, forms.static, modules, triton)
-    check_static(forms.static, lazy, modules)
+    names = [module.name for module in modules]
+    found = ", ".join(names) or "no modules"
+    if manifest.for_aiter:
+        found = f'{manifest.place("build", "mode")} is "{manifest.mode}"'
+    parts = _parts_of(names, triton, for_aiter=manifest.for_aiter)
+    findings = list(_contradictions(forms, parts, found))
+    if forms.lazy and requested.lazy is None:
+        fix = f"unset {CK_JIT}, or add --no-lazy"
+        option = FORMS["lazy"].option
+        findings = [replace(f, place=CK_JIT, fix=fix) if f.place == option else f for f in findings]
+    if findings:
+        raise ChoiceError(findings)
+    if others := [name for name in names if name not in ATTENTION and not manifest.for_aiter]:
+        if forms.split:
+            log.info(f"not split, with device code of all archs inside: {', '.join(others)}")
+        if forms.wheel:
+            log.warning(f"not in the wheel: {', '.join(others)} ({FORMS['wheel'].advice})")
     return forms
+
+
+def _parts_of(modules: Sequence[str], triton: bool, *, for_aiter: bool) -> set[str]:
+    """Return the names of `_PARTS` that a build has."""
+    if for_aiter:
+        return {"aiter"}
+    found = {"attention" if module in ATTENTION else "python" for module in modules}
+    found |= {"forward"} if "libmha_fwd" in modules else set()
+    return found | ({"triton"} if triton else set())
+
+
+def excluded(forms: Forms, name: str) -> str:
+    """Return the option of a requested form that does not go together with `name`, "" if none."""
+    return next((FORMS[o].option for o in FORMS[name].apart if getattr(forms, o)), "")
+
+
+def _contradictions(forms: Forms, parts: set[str], found: str) -> Iterator[Finding]:
+    """Yield findings for forms that do not go together, and for those that no part has.
+
+    Args:
+        parts: names of `_PARTS` that the build has.
+        found: these parts, for findings.
+    """
+    for name, form in FORMS.items():
+        if not getattr(forms, name, False):
+            continue
+        for other in form.apart:
+            if getattr(forms, other):
+                unset = f"; --no-lazy if {CK_JIT} is set" if other == "lazy" else ""
+                fix = f"leave out {FORMS[other].option} or {form.option}{unset}"
+                expected = f"{form.name}, or the other form"
+                yield Finding(form.option, FORMS[other].name, expected, fix)
+        if not parts.intersection(form.parts):
+            needed = ", or ".join(_PARTS[part] for part in form.parts)
+            fix = form.advice or f"leave out {form.option}, or build another --group"
+            yield Finding(form.option, found, f"{needed}: others do not have this form", fix)
+        elif form.needs and not getattr(forms, form.needs):
+            option = FORMS[form.needs].option
+            expected = f"{form.name}, as a part of {FORMS[form.needs].name}"
+            yield Finding(form.option, f"no {option}", expected, f"add {option} VERSION")
+    if forms.wheel and not _VERSION.fullmatch(forms.wheel):
+        expected = "a version as Python writes it: 1.2.3, 1.2.3rc1 or 1.2.3+rocm7"
+        yield Finding(FORMS["wheel"].option, forms.wheel, expected)
 
 
 def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
@@ -88,140 +205,6 @@ def choose_lazy(asked: bool | None, environ: Mapping[str, str]) -> bool:
         )
     log.warning(f"{CK_JIT}={given} chooses the libraries; use qola build --lazy or --no-lazy")
     return given.lower() in _LAZY
-
-
-def check_lazy(lazy: bool, asked: bool | None, manifest: Manifest) -> None:
-    """Raise ChoiceError if lazy libraries are requested of modules for AITER's own Python.
-
-    Args:
-        asked: the option, None if the environment decides.
-    """
-    if lazy and manifest.for_aiter:
-        place = "--lazy" if asked else CK_JIT
-        raise ChoiceError(
-            Finding(
-                place,
-                f'lazy libraries, and {manifest.place("build", "mode")} is "{AITER}"',
-                "modules with their kernels inside: AITER's own Python imports no others",
-                "leave out --lazy" if asked else f"unset {CK_JIT}, or add --no-lazy",
-            )
-        )
-
-
-def check_static(static: bool, lazy: bool, modules: Sequence[ModuleSpec]) -> None:
-    """Raise ChoiceError if an archive is requested with lazy libraries, or without attention."""
-    if static and lazy:
-        raise ChoiceError(
-            Finding(
-                "--static",
-                "lazy libraries, which have no kernels inside",
-                "an archive, or lazy libraries: an archive has its kernels inside",
-                "leave out --lazy or --static; --no-lazy if NVTE_CK_JIT is set",
-            )
-        )
-    if static and not any(module.name in ATTENTION for module in modules):
-        raise ChoiceError(
-            Finding(
-                "--static",
-                ", ".join(module.name for module in modules),
-                f"{' or '.join(ATTENTION)} among the modules: an archive has no others",
-                "leave out --static, or build another --group",
-            )
-        )
-
-
-def check_split(
-    split: bool, lazy: bool, static: bool, modules: Sequence[ModuleSpec], triton: bool
-) -> None:
-    """Raise ChoiceError if libraries that have no device code of their own are to be split.
-
-    Logs the modules that remain whole.
-    """
-    if not split:
-        return
-    if lazy or static:
-        found = "lazy libraries, which have no device code" if lazy else "--static, an archive"
-        other = "--lazy" if lazy else "--static"
-        raise ChoiceError(
-            Finding(
-                "--split",
-                found,
-                "full libraries: their device code moves to one pack per arch",
-                f"leave out {other} or --split"
-                + ("; --no-lazy if NVTE_CK_JIT is set" if lazy else ""),
-            )
-        )
-    others = [module.name for module in modules if module.name not in ATTENTION]
-    if not triton and len(others) == len(modules):
-        raise ChoiceError(
-            Finding(
-                "--split",
-                ", ".join(others) or "no modules",
-                f"{' or '.join(ATTENTION)} among the modules: others are not split",
-                "leave out --split, or build another --group",
-            )
-        )
-    if others:
-        log.info(f"not split, with device code of all archs inside: {', '.join(others)}")
-
-
-def check_wheel(
-    version: str, modules: Sequence[ModuleSpec], triton: bool, for_aiter: bool = False
-) -> None:
-    """Raise ChoiceError if a wheel has no valid version ("" for no wheel) or no module.
-
-    Warns of the manifest's modules that a wheel never has.
-
-    Args:
-        for_aiter: a wheel of modules that AITER's own Python imports.
-    """
-    if not version:
-        return
-    if not _VERSION.fullmatch(version):
-        expected = "a version as Python writes it: 1.2.3, 1.2.3rc1 or 1.2.3+rocm7"
-        raise ChoiceError(Finding("--wheel", version, expected))
-    if for_aiter:
-        return
-    others = [module.name for module in modules if module.name not in ATTENTION]
-    if len(others) == len(modules) and not triton:
-        raise ChoiceError(
-            Finding(
-                "--wheel",
-                ", ".join(others),
-                f"{' or '.join(ATTENTION)} among the modules, or kernels in Triton",
-                "qola_torch_wheel packages modules that Python imports "
-                f'({docs_url("guide/pybind.md")}), mode = "aiter" those for AITER\'s own Python '
-                f"({docs_url('guide/serving.md')})",
-            )
-        )
-    if others:
-        words = f"not in the wheel, since Python imports them by themselves: {', '.join(others)}"
-        log.warning(f"{words} (qola_torch_wheel packages them: {docs_url('guide/pybind.md')})")
-
-
-def check_jax(jax: bool, wheel: str, modules: Sequence[ModuleSpec], manifest: Manifest) -> None:
-    """Raise ChoiceError if functions for JAX are requested without a wheel of attention.
-
-    Args:
-        wheel: version of the wheel, "" for none.
-    """
-    if not jax:
-        return
-    names = [module.name for module in modules]
-    if manifest.for_aiter:
-        found = f'{manifest.place("build", "mode")} is "{AITER}"'
-        expected, fix = "a wheel of C++ libraries, whose functions JAX calls", "leave out --jax"
-    elif "libmha_fwd" not in names:
-        # Gradients also start from the results of the forward function.
-        found = ", ".join(names) or "no modules"
-        expected = "libmha_fwd among the modules: attention for JAX calls its function"
-        fix = "leave out --jax, or build another --group"
-    elif not wheel:
-        found, expected = "no wheel", "a wheel, which contains the module for JAX"
-        fix = "add --wheel VERSION"
-    else:
-        return
-    raise ChoiceError(Finding("--jax", found, expected, fix))
 
 
 def modules_with_kernels(modules: Sequence[ModuleSpec], manifest: str) -> list[str]:

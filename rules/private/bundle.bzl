@@ -87,17 +87,31 @@ def pack_bundle(ctx, command, output, options, mnemonic, further = []):
 def _outputs(ctx, files):
     return [DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files))]
 
-def _check_split(ctx):
-    if ctx.attr.static:
-        fail(finding(
-            "a split bundle with an archive",
-            place = "{}: static".format(ctx.label),
-            found = ctx.attr.static.label,
-            expected = "no archive: it has the device code of all archs inside",
-            fix = "declare a qola_bundle for each",
-        ))
+# Forms of libraries that do not go together, with preceding ones. A test compares them with FORMS of
+# qola/build/forms.py, by which `qola build` decides.
+APART = {
+    "split": ["lazy", "static"],
+    "static": ["lazy"],
+}
+
+def _check_forms(ctx):
+    with_form = {
+        "lazy": [library.label for library in ctx.attr.libraries if library[QolaLibraryInfo].lazy],
+        "split": [ctx.label] if ctx.attr.split else [],
+        "static": [ctx.attr.static.label] if ctx.attr.static else [],
+    }
+    for form, others in APART.items():
+        for other in others:
+            if with_form[form] and with_form[other]:
+                fail(finding(
+                    "{} and {} libraries in one bundle".format(other, form),
+                    place = "{}: {}".format(ctx.label, form),
+                    found = ", ".join(["{} ({})".format(label, other) for label in with_form[other]]),
+                    expected = "a bundle that is {} or {}".format(other, form),
+                    fix = "declare a qola_bundle for each",
+                ))
     whole = [library.label for library in ctx.attr.libraries if not library[QolaLibraryInfo].split]
-    if whole:
+    if ctx.attr.split and whole:
         fail(finding(
             "libraries that cannot be split",
             place = "{}: libraries".format(ctx.label),
@@ -165,8 +179,7 @@ def _check_libraries(ctx):
                 fix = "rename one, or declare one qola_kernel_pack with the modules of both",
             ))
     lazy = [bool(library[QolaLibraryInfo].lazy) for library in ctx.attr.libraries]
-    if ctx.attr.split:
-        _check_split(ctx)
+    _check_forms(ctx)
     if ctx.attr.static:
         _check_static(ctx, first, ctx.attr.static)
     if len({value: None for value in lazy}) > 1 or (ctx.files.packs and not lazy[0]):
@@ -200,14 +213,6 @@ def _check_static(ctx, first, static):
             found = "{} of {}".format(static.label, ", ".join(static[QolaStaticInfo].modules)),
             expected = "an archive of {}, as the libraries: the bundle's headers are for both".format(", ".join(names)),
             fix = "declare a qola_static_library of the libraries' modules",
-        ))
-    if first[QolaLibraryInfo].lazy:
-        fail(finding(
-            "lazy libraries and an archive in one bundle",
-            place = place,
-            found = "{} and {} (lazy)".format(static.label, first.label),
-            expected = "an archive together with full libraries, which contain their kernels, as the archive does",
-            fix = "declare a qola_bundle for each",
         ))
 
 def _include_dirs(library):

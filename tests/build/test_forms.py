@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
-from qola.build.forms import (
-    ChoiceError,
-    check_jax,
-    check_lazy,
-    check_split,
-    check_static,
-    check_wheel,
-    choose_lazy,
-)
+from qola.build.forms import FORMS, ChoiceError, choose_forms, choose_lazy
 from qola.checkout.request import choose_patches
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, loads
+from qola.plan.spec import Forms
 from qola_base.errors import Finding, ManifestError, PlanError, ToolchainError
 from tests.support.folders import write
 
@@ -199,104 +194,133 @@ def test_invalid_values_of_nvte_ck_jit(value: str) -> None:
     assert "1, true, on (lazy" in text
 
 
+FOR_AITER = loads('[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n', file="m.toml")
+
+
+def choose(
+    *names: str, triton: bool = False, environ: Mapping[str, str] | None = None, **forms: Any
+) -> Forms:
+    """Choose the forms of a build of some modules; those of mode aiter if none is named."""
+    made = manifest() if names or triton else FOR_AITER
+    modules = [replace(made.modules[0], name=name) for name in names]
+    return choose_forms(Forms(**forms), environ or {}, made, modules or made.modules, triton)
+
+
+def findings_of(*names: str, **forms: Any) -> list[Finding]:
+    """Return the findings of forms that are refused."""
+    with pytest.raises(ChoiceError) as caught:
+        choose(*names, **forms)
+    return list(caught.value.findings)
+
+
+FWD, BWD, PYTHON = "libmha_fwd", "libmha_bwd", "module_aiter_enum"
+
+
 def test_lazy_is_refused_in_mode_aiter() -> None:
     """Prevents: --lazy and NVTE_CK_JIT ignored in mode aiter, whose modules are never lazy."""
-    for_aiter = loads('[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n', file="m.toml")
-    for requested, place, fix in (
-        (True, "--lazy", "leave out --lazy"),
-        (None, "NVTE_CK_JIT", "unset NVTE_CK_JIT, or add --no-lazy"),
+    for requested, environ, place, fix in (
+        (True, {}, "--lazy", "leave out --lazy, or build another --group"),
+        (None, {"NVTE_CK_JIT": "1"}, "NVTE_CK_JIT", "unset NVTE_CK_JIT, or add --no-lazy"),
     ):
-        with pytest.raises(ChoiceError, match=r'm\.toml:2 \[build\]\.mode is "aiter"') as caught:
-            check_lazy(True, requested, for_aiter)
-        assert [(finding.place, finding.fix) for finding in caught.value.findings] == [(place, fix)]
-        check_lazy(True, requested, manifest())
-    check_lazy(False, None, for_aiter)
+        (finding,) = findings_of(lazy=requested, environ=environ)
+        assert (finding.place, finding.fix) == (place, fix)
+        assert finding.found == 'm.toml:2 [build].mode is "aiter"'
+        assert choose(FWD, lazy=requested, environ=environ).lazy is True
+    assert choose(lazy=None).lazy is False
+    # Python modules are never lazy; the variable is for the other manifests of a project.
+    assert choose(PYTHON, lazy=None, environ={"NVTE_CK_JIT": "1"}).lazy is True
 
 
-def test_static_and_lazy_are_exclusive() -> None:
-    """Prevents: an archive without kernels, or an omitted archive without an error."""
-    with pytest.raises(ChoiceError, match="leave out --lazy or --static"):
-        check_static(True, True, manifest().modules)
+@pytest.mark.parametrize(
+    ("forms", "option", "fix"),
+    [
+        (
+            "lazy static",
+            "--static",
+            "leave out --lazy or --static; --no-lazy if NVTE_CK_JIT is set",
+        ),
+        ("lazy split", "--split", "leave out --lazy or --split; --no-lazy if NVTE_CK_JIT is set"),
+        ("static split", "--split", "leave out --static or --split"),
+    ],
+)
+def test_forms_that_exclude_each_other(forms: str, option: str, fix: str) -> None:
+    """Prevents: a form without effect, or an error after all kernels were compiled."""
+    (finding,) = findings_of(FWD, **dict.fromkeys(forms.split(), True))
+    assert (finding.place, finding.fix) == (option, fix)
 
 
-def test_static_needs_a_cpp_library() -> None:
-    """Prevents: a successful build without the requested archive."""
-    python_modules = [replace(manifest().modules[0], name="module_aiter_enum")]
-    with pytest.raises(ChoiceError, match="module_aiter_enum"):
-        check_static(True, False, python_modules)
-    check_static(False, False, python_modules)
+def test_all_contradictions_are_named() -> None:
+    """Prevents: a second error after the first is corrected."""
+    found = findings_of(PYTHON, lazy=True, static=True, split=True, wheel="v1", jax=True)
+    options = [finding.place for finding in found]
+    assert options == ["--static"] * 2 + ["--split"] * 3 + ["--wheel", "--jax", "--wheel"]
 
 
-def test_modules_that_are_not_split(logged: list[str]) -> None:
-    """Prevents: --split that does not split some modules, without a message."""
-    python_module = replace(manifest().modules[0], name="module_aiter_enum")
-    check_split(True, False, False, [*manifest().modules, python_module], False)
-    check_split(True, False, False, [python_module], True)
-    check_split(True, False, False, manifest().modules, True)
-    check_split(False, False, False, [python_module], False)
-    assert logged == ["not split, with device code of all archs inside: module_aiter_enum"] * 2
+@pytest.mark.parametrize(
+    ("names", "forms", "option", "words"),
+    [
+        ((PYTHON,), {"static": True}, "--static", "libmha_fwd or libmha_bwd among the modules:"),
+        ((), {"static": True}, "--static", "libmha_fwd or libmha_bwd among the modules:"),
+        ((PYTHON,), {"split": True}, "--split", "modules, or kernels in Triton:"),
+        ((), {"split": True}, "--split", "modules, or kernels in Triton:"),
+        ((PYTHON,), {"wheel": "1.0"}, "--wheel", 'or modules of mode = "aiter":'),
+        ((PYTHON,), {"wheel": "1.0", "jax": True}, "--jax", "libmha_fwd among the modules:"),
+        ((BWD,), {"wheel": "1.0", "jax": True}, "--jax", "libmha_fwd among the modules:"),
+        ((), {"wheel": "1.0", "jax": True}, "--jax", "libmha_fwd among the modules:"),
+    ],
+)
+def test_forms_without_their_modules(
+    names: tuple[str, ...], forms: dict[str, Any], option: str, words: str
+) -> None:
+    """Prevents: a form without effect, such as an archive without libraries, and no message."""
+    finding = next(finding for finding in findings_of(*names, **forms) if finding.place == option)
+    assert words in finding.expected
+    assert (", ".join(names) or 'm.toml:2 [build].mode is "aiter"') == finding.found
+    assert "qola_torch_wheel" in finding.fix or finding.fix.startswith(f"leave out {option}")
 
 
-def test_split_without_effect_is_refused() -> None:
-    """Prevents: --split without effect, or an error after all kernels were compiled."""
-    modules = manifest().modules
-    with pytest.raises(ChoiceError, match="leave out --lazy or --split; --no-lazy if NVTE_CK_JIT"):
-        check_split(True, True, False, modules, False)
-    with pytest.raises(ChoiceError, match="leave out --static or --split"):
-        check_split(True, False, True, modules, False)
-    python_modules = [replace(modules[0], name="module_aiter_enum")]
-    with pytest.raises(ChoiceError, match=r"module_aiter_enum\n.*among the modules"):
-        check_split(True, False, False, python_modules, False)
-    # A manifest of functions only.
-    with pytest.raises(ChoiceError, match=r"no modules\n.*among the modules"):
-        check_split(True, False, False, [], False)
-    check_split(True, False, False, python_modules, True)
-    check_split(True, False, False, modules, False)
-    check_split(False, True, True, python_modules, False)
+def test_jax_needs_a_wheel() -> None:
+    """Prevents: --jax without an effect."""
+    (finding,) = findings_of(FWD, jax=True)
+    assert (finding.found, finding.fix) == ("no --wheel", "add --wheel VERSION")
+    choose(FWD, PYTHON, wheel="1.0", jax=True)
 
 
-def test_functions_for_jax_need_a_wheel_of_attention() -> None:
-    """Prevents: --jax without an effect, or a wheel whose JAX functions have no library."""
-    made = manifest()
-    other = replace(made.modules[0], name="module_aiter_enum")
-    backward = replace(made.modules[0], name="libmha_bwd")
-    with pytest.raises(ChoiceError, match="add --wheel VERSION"):
-        check_jax(True, "", made.modules, made)
-    for module in (other, backward):
-        with pytest.raises(ChoiceError, match=rf"{module.name}\n.*libmha_fwd among the modules"):
-            check_jax(True, "1.0", [module], made)
-    for_aiter = loads('[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n', file="m.toml")
-    with pytest.raises(ChoiceError, match=r'm\.toml:2 \[build\]\.mode is "aiter"') as caught:
-        check_jax(True, "", for_aiter.modules, for_aiter)
-    assert caught.value.findings[0].fix == "leave out --jax"
-    check_jax(True, "1.0", [*made.modules, other], made)
-    check_jax(False, "", [other], made)
+def test_forms_of_some_modules(logged: list[str]) -> None:
+    """Prevents: modules that are not split or not in the wheel, without a message."""
+    choose(FWD, PYTHON, split=True, wheel="1.0")
+    choose(PYTHON, triton=True, split=True, wheel="1.0")
+    choose(FWD, triton=True, split=True, wheel="1.0")
+    choose(PYTHON)
+    choose(wheel="1.0")
+    messages = [
+        "not split, with device code of all archs inside: module_aiter_enum",
+        "not in the wheel: module_aiter_enum (qola_torch_wheel packages modules that Python imp",
+    ]
+    assert [line[: len(messages[1])] for line in logged] == messages * 2
 
 
 @pytest.mark.parametrize("version", ["1", "1.2.3rc1", "1!2.0.post1.dev3+rocm7.2"])
 def test_valid_wheel_versions(version: str) -> None:
     """Prevents: a version refused that Python accepts."""
-    check_wheel(version, manifest().modules, False)
+    assert choose(FWD, wheel=version).wheel == version
 
 
 @pytest.mark.parametrize("version", ["v1", "1.2-3", "1_0", "1.2.", "../x", "1.0RC1"])
 def test_invalid_wheel_versions(version: str) -> None:
     """Prevents: a build of an hour for a wheel whose name pip refuses."""
-    with pytest.raises(ChoiceError, match="a version as Python writes it") as caught:
-        check_wheel(version, manifest().modules, False)
-    assert caught.value.findings[0].found == version
-    check_wheel("", [], False)
+    (finding,) = findings_of(FWD, wheel=version)
+    assert finding.expected.startswith("a version as Python writes it")
+    assert finding.found == version
 
 
-def test_modules_outside_of_the_wheel(logged: list[str]) -> None:
-    """Prevents: a wheel without a module of its manifest, and without a message."""
-    python_module = replace(manifest().modules[0], name="module_aiter_enum")
-    with pytest.raises(ChoiceError, match="qola_torch_wheel packages modules that Python imports"):
-        check_wheel("1.0", [python_module], False)
-    check_wheel("1.0", [python_module], False, for_aiter=True)
-    check_wheel("1.0", [*manifest().modules, python_module], False)
-    check_wheel("1.0", [python_module], True)
-    message = (
-        "not in the wheel, since Python imports them by themselves: module_aiter_enum (qola_tor"
-    )
-    assert [line[: len(message)] for line in logged] == [message, message]
+def test_rules_of_bazel_refuse_the_same_forms(repo_root: Path) -> None:
+    """Prevents: a bundle of `qola build` that qola_bundle refuses after the libraries are built."""
+    tree = ast.parse((repo_root / "rules/private/bundle.bzl").read_text("utf-8"))
+    (apart,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "APART"
+    ]
+    in_bundles = ("lazy", "static", "split")
+    assert apart == {name: [*FORMS[name].apart] for name in in_bundles if FORMS[name].apart}

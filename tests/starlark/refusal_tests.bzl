@@ -37,17 +37,19 @@ _REFUSED = {
     ]),
     # Prevents: a bundle that looks split, and whose libraries look for packs that nothing makes.
     "split_lazy_bundle_test": (":split_and_lazy", [
-        "libraries that cannot be split",
-        "//tests/starlark:ns_libmodule_lazy",
+        "lazy and split libraries in one bundle",
+        "//tests/starlark:split_and_lazy: split",
+        "//tests/starlark:ns_libmodule_lazy (lazy)",
     ]),
     # Prevents: a split bundle that still has the device code of all archs.
     "split_static_bundle_test": (":split_and_static", [
-        "a split bundle with an archive",
-        "//tests/starlark:split_and_static: static",
+        "static and split libraries in one bundle",
+        "//tests/starlark:split_and_static: split",
+        "//tests/starlark:static (static)",
     ]),
     # Prevents: a lazy bundle with all its kernels in an archive beside it.
     "static_lazy_bundle_test": (":static_and_lazy", [
-        "lazy libraries and an archive in one bundle",
+        "lazy and static libraries in one bundle",
         "//tests/starlark:ns_libmodule_lazy (lazy)",
     ]),
     # Prevents: an archive whose functions have no header in the bundle, or that lacks one.
