@@ -69,7 +69,7 @@ def serving_text(
         file: the manifest's name, for the command in its first lines.
     """
     needs = laboratory.load(MODEL).needs_of_model(args, around) if args.model else None
-    archs = named_archs(split(args.arch) or DEFAULT_ARCHS)
+    archs = named_archs(split(args.archs) or DEFAULT_ARCHS)
     root = find_tree(place_of(args.aiter_root, around), around.environ)
     tree = read_tree(root)
     calls = None
