@@ -39,8 +39,8 @@ LAYERS = {
         ["reference"],
         ["launch", "problems"],
         ["verify"],
-        ["compat", "fmha"],
-        ["health", "models"],
+        ["fmha", "trees"],
+        ["models"],
         ["cli"],
     ],
 }

@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, Command] = {
         "qola.cli.build", "compile kernels of lazy libraries and put them into one file"
     ),
     "health": Command(
-        "qola_lab.cli.health",
+        "qola_lab.cli.trees",
         "compare the kernels of AITER trees: resources, occupancy, faults, verdicts",
     ),
     "verify": Command(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qola_lab.compat.check import Report
-from qola_lab.compat.run import examine
+from qola_lab.trees.check import Report
+from qola_lab.trees.examine import examine
 
 
 @pytest.fixture(scope="module")

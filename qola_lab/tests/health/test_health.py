@@ -12,11 +12,17 @@ import pytest
 from qola.cli.command_line import main
 from qola_base.code_object.reader import CodeObject
 from qola_base.errors import ExitCode
-from qola_lab.health.compare import compare_trees
-from qola_lab.health.data import HealthReport, KernelHealth, KernelVerdict, TreeHealth
-from qola_lab.health.emulate import DIED, EmulationRequest, share_verdicts, untried, verdict_of
-from qola_lab.health.page import render
 from qola_lab.problems import make_problem
+from qola_lab.trees.emulate import DIED, EmulationRequest, share_verdicts, untried, verdict_of
+from qola_lab.trees.examine import examine
+from qola_lab.trees.page import render
+from qola_lab.trees.report import (
+    HealthReport,
+    KernelHealth,
+    KernelVerdict,
+    TreeHealth,
+    compare_trees,
+)
 from qola_lab.verify.case import Sample
 from qola_lab.verify.expected import Verdict
 from qola_lab.verify.outcome import Outcome, Trial, to_json
@@ -69,7 +75,10 @@ def test_two_trees_are_compared(
     assert "sha256" in found["differences"][1]["changes"]
     before, after = found["trees"]
     assert list(after["unread"]) == ["hsa/damaged.co"]
-    assert any(check["name"] == "tree" for check in before["checks"])
+    # As `qola compat` prints them.
+    checks = [check.to_dict() for check in examine(trees[0]).checks]
+    assert before["checks"] == [check for check in checks if check in before["checks"]]
+    assert before["checks"][0]["check"] == "tree"
     (faulty,) = [kernel for kernel in after["kernels"] if kernel["key"] == FAULTY]
     assert (faulty["proven"], faulty["state"]) == (["forward-sequence-without-keys"], "failed")
     code = CodeObject.read((trees[1] / FAULTY).read_bytes())

@@ -22,7 +22,7 @@ from qola.report.markup import (
     text_cell,
     warning_cell,
 )
-from qola_lab.health.data import HealthReport, KernelHealth, TreeHealth
+from qola_lab.trees.report import HealthReport, KernelHealth, TreeHealth
 
 _WORST = 2
 """Differences up to this rank are highlighted: see `compare.KINDS`."""
@@ -141,7 +141,7 @@ def _checks_table(trees: Sequence[TreeHealth]) -> str:
         "check": lambda row: text_cell(row[1].name),
         "of": lambda row: text_cell(row[1].of),
         "status": lambda row: text_cell(row[1].status),
-        "result": lambda row: text_cell(row[1].said),
+        "result": lambda row: text_cell(row[1].result),
     }
     caption = "Levels of directions, assembly kernels, and checks of `qola compat` that are not ok."
     return table_html("checks-table", caption, rows, columns, wide=("result",), filtered=True)

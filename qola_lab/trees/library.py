@@ -27,7 +27,7 @@ from qola.plan.module_entry import missing_includes, missing_types, module_funct
 from qola.plan.request import Request, ResolvedModule, ResolvedRequest
 from qola_base.errors import Finding
 from qola_base.files import lossy_text
-from qola_lab.compat.check import Check, guarded
+from qola_lab.trees.check import Check, guarded
 
 
 @dataclass(frozen=True)

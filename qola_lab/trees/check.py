@@ -44,6 +44,11 @@ class Check:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def result(self) -> str:
+        """The result in a few words: that of a check that raised is in its findings."""
+        return self.said or "; ".join(finding.found for finding in self.findings)
+
+    @property
     def status(self) -> Status:
         """Broken with an error, degraded with a warning."""
         severities = {finding.severity for finding in self.findings}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from qola.aiter.proven_faults import faults_by_digest
-from qola.aiter.tree import read_tree
 from qola.report.occupancy import occupancy
 from qola_base.code_object.elf import explain_errors
 from qola_base.code_object.reader import CodeObject, Kernel, parse_code_object
-from qola_base.errors import AiterError, Finding, QolaError, visible
+from qola_base.errors import Finding, QolaError, visible
 from qola_base.progress import Pace, log
-from qola_lab.compat.check import Check
-from qola_lab.compat.run import examine
-from qola_lab.health.data import HealthError, KernelHealth, TreeCheck, TreeHealth
+from qola_lab.trees.check import Check
+from qola_lab.trees.examine import examine
+from qola_lab.trees.report import HealthError, KernelHealth, TreeHealth
 
 
 class Reader:
@@ -41,11 +39,11 @@ class Reader:
         Raises:
             HealthError: it has no such code object.
         """
-        base, version = _code_objects(root), ""
+        base = _code_objects(root)
         log.info(f"{name}: checking the directions")
-        checks = tuple(kept_checks(examine(root).checks))
-        with suppress(AiterError):  # a broken check
-            version = read_tree(root).version
+        checks = examine(root).checks
+        # The facts of a tree that cannot be read are empty.
+        version = checks[0].facts.get("version", "")
         kernels: list[KernelHealth] = []
         unread: dict[str, str] = {}
         files = list(self._files(base))
@@ -61,7 +59,7 @@ class Reader:
             place, expected = str(base), "a name such as hsa/gfx950/fmha_v3_fwd/*"
             words = f"no code object {' '.join(self._patterns)}".strip()
             raise HealthError(Finding(place, words, expected, "leave --kernels out"))
-        return TreeHealth(name, version, checks, tuple(kernels), unread)
+        return TreeHealth(name, version, tuple(filter(_is_shown, checks)), tuple(kernels), unread)
 
     def _files(self, base: Path) -> Iterator[tuple[str, Path]]:
         """Yield key and path of each selected code object, sorted."""
@@ -89,12 +87,9 @@ def _code_objects(root: Path) -> Path:
     return wheel if wheel.is_dir() else root / "hsa"
 
 
-def kept_checks(checks: Iterable[Check]) -> Iterator[TreeCheck]:
-    """Yield the levels of directions, the assembly kernels, and the checks that are not ok."""
-    for check in checks:
-        if check.name in ("tree", "level", "v3") or check.status != "ok":
-            found = "; ".join(finding.found for finding in check.findings)
-            yield TreeCheck(check.name, check.of, check.status, check.said or found)
+def _is_shown(check: Check) -> bool:
+    """Whether the report has a check: levels, assembly kernels, and whatever is not ok."""
+    return check.name in ("tree", "level", "v3") or check.status != "ok"
 
 
 def _kernels(code: CodeObject) -> Iterator[KernelHealth]:

@@ -1,4 +1,4 @@
-"""Checks an AITER tree: the entry point of qola_lab.compat."""
+"""Runs all checks of an AITER tree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qola.plan.generate import GeneratedModule
 from qola_base.errors import CodegenError, Finding, QolaError
 from qola_base.files import lossy_text
 from qola_base.progress import log
-from qola_lab.compat.check import (
+from qola_lab.trees.check import (
     INIT,
     Check,
     Report,
@@ -35,7 +35,7 @@ from qola_lab.compat.check import (
     check_tree,
     guarded,
 )
-from qola_lab.compat.library import Library, check_library, directions_of, library, rows_of
+from qola_lab.trees.library import Library, check_library, directions_of, library, rows_of
 
 #: Checks that compare with AITER's own files wait for the tasks that generate them.
 _WORKERS = 4
@@ -74,7 +74,7 @@ def examine(root: Path, patches: Path | None = None, *, launches: Launches | Non
 
     Args:
         patches: a folder of patches; each patch is tried.
-        launches: `qola_lab.compat.launches.check_launches`, for libraries without broken checks;
+        launches: `qola_lab.trees.launches.check_launches`, for libraries without broken checks;
             None compiles nothing.
     """
     checks: list[Check] = []
