@@ -82,7 +82,7 @@ MUTATIONS = (
         "qola/aiter/proven_faults.py",
         "return kernel.sha256 in fault.code_objects",
         "return False",
-        "qola_lab/tests/health/test_proven_faults.py",
+        "qola_lab/tests/trees/test_proven_faults.py",
     ),
     Mutation(
         "batches of norms, GEMMs and MoE",
