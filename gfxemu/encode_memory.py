@@ -97,7 +97,7 @@ def _two(registers: Registers, one: Instruction) -> Record:
 def _transposed(registers: Registers, one: Instruction) -> Record:
     record = _place(registers, one, 2)
     record.handler = RUN_TRANSPOSED
-    record.x += [0, registers.row(data_register(one, "vdst"))]
+    record.x += [1 if one.name.endswith("B8") else 2, registers.row(data_register(one, "vdst"))]
     return record
 
 
@@ -113,10 +113,11 @@ def _scalar_memory(registers: Registers, one: Instruction) -> Record:
     drops = one.isa.is_rdna and one["sdata"] == NULL
     if one["sdata"] + words > SGPRS and not drops:
         raise UncoveredError
-    null = one.isa.is_rdna and one["sbase"] == NULL
-    if null or one["sbase"] % 2:
+    base = -1 if one.isa.is_rdna and one["sbase"] == NULL else one["sbase"]
+    if base >= 0 and base % 2:
         raise UncoveredError
-    x = [one["sbase"], -1 if drops else one["sdata"], words, int(bool(found[1])), offset, register]
+    x = [base, -1 if drops else one["sdata"], words, int(bool(found[1])), offset, register]
+    x += [{"BYTE": 1, "SHORT": 2}.get(found[4], 0), int(found[3] == "S")]
     return Record(RUN_SCALAR_MEMORY, x=x)
 
 
@@ -146,12 +147,11 @@ def encode_memory(registers: Registers, one: Instruction) -> Record | None:
     Raises:
         UncoveredError: the engine does not run it.
     """
-    found = SCALAR_LOAD.match(one.name)
-    if found and not found[4]:
+    if SCALAR_LOAD.match(one.name):
         return _scalar_memory(registers, one)
     if one.name in _PAIRS:
         return _two(registers, one)
-    if one.name == "DS_READ_B64_TR_B16":
+    if one.name.startswith("DS_READ_B64_TR_"):
         return _transposed(registers, one)
     if ACCESS.match(one.name):
         return _access(registers, one)

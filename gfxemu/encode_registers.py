@@ -9,17 +9,22 @@ import numpy as np
 from gfxemu.arrays import F64, I64
 from gfxemu.bind import KEEPS_HALF, OMOD, SOURCES, negates, picks, with_signs
 from gfxemu.decode import Instruction, family
-from gfxemu.expressions import FIXED, SCALAR_NAMES, VECTOR_NAMES, type_of
-from gfxemu.matrix import ELEMENTS, INTEGERS, MIXED, NAME
+from gfxemu.expressions import (
+    CLAMPED_NAMES,
+    FIXED,
+    SCALAR_NAMES,
+    VECTOR_NAMES,
+    type_of,
+)
+from gfxemu.matrix import CHOSEN, ELEMENTS, INTEGERS, MIXED, NAME
 from gfxemu.operands import ELSEWHERE, LanePattern, lane_pattern, number_of
 from gfxemu.records import (
     ALL,
     HALF,
-    IS_EXECZ,
     IS_SCC,
-    IS_VCCZ,
     LANE_MASK,
     NO_RESULT,
+    NOTHING,
     ONE,
     PAIR,
     PART,
@@ -54,11 +59,14 @@ from gfxemu.waves import AGPRS, EXEC, NULL, SGPRS, VCC, VGPRS
 
 _MATRICES = {"F32": 0, "F16": 1, "BF16": 2, "FP8": 3, "BF8": 4}
 _VECTOR_OPS = {name: number for number, name in enumerate(VECTOR_NAMES)}
+_CLAMPED_OPS = {name: number for number, name in enumerate(CLAMPED_NAMES, len(VECTOR_NAMES))}
 _SCALAR_OPS = {name: number for number, name in enumerate(SCALAR_NAMES)}
 
 
 def _vector(registers: Registers, one: Instruction) -> Record:
     operation = with_signs(one, VECTOR[one.name])
+    if not operation.outputs:
+        return Record(NOTHING)
     output = operation.outputs[0]
     sources = iter(SOURCES[family(one)])
     operands: list[Operand] = []
@@ -66,19 +74,19 @@ def _vector(registers: Registers, one: Instruction) -> Record:
     for place, kind in enumerate(operation.inputs):
         if kind == "table":
             table = one["omod"] << 6 | one["abs"] << 3 | one["neg"]
+        if kind == "fnuz":
+            table = int(registers.fnuz)
         if kind in FIXED:
             continue
         real = type_of(kind, operation)
         if TYPES[real]().itemsize == 8:
             wide |= 1 << len(operands)
         operands.append(_vector_operand(registers, one, kind, real, place, output, sources))
-    if "fnuz" in operation.inputs or len(operands) > 4:
-        raise UncoveredError
     record = Record(RUN_VECTOR, _VECTOR_OPS[one.name], operands, x=[len(operands), wide, table])
     _result(registers, one, record, operation.outputs)
     _modify(registers, one, record, output)
     if pattern := lane_pattern(one):
-        if operands[0].kind != VECTOR32:
+        if operands[0].kind not in (VECTOR32, VECTOR64):
             raise UncoveredError
         record.dpp = registers.pattern(pattern)
     return record
@@ -123,7 +131,7 @@ def _vector_operand(
     size = TYPES[real]().itemsize
     operand = registers.wide(one, name, real) if size == 8 else registers.narrow(one, name, real)
     select = one.fields.get(f"src{place}_sel", 6)
-    if size != 8 and operand.kind not in (IS_SCC, IS_VCCZ, IS_EXECZ):
+    if size != 8:
         if select != 6:
             operand.bits = 8 if select < 4 else 16
             operand.shift = 8 * select if select < 4 else 16 * (select - 4)
@@ -135,8 +143,6 @@ def _vector_operand(
     elif size == 8 and select != 6:
         raise UncoveredError
     if negates(one, place, real):
-        if operand.kind in (IS_SCC, IS_VCCZ, IS_EXECZ):
-            raise UncoveredError
         sign = 1 << 8 * size - 1
         if one["abs"] >> place & 1 or one[f"src{place}_abs"]:
             operand.keep = ALL & ~sign
@@ -150,7 +156,8 @@ def _modify(registers: Registers, one: Instruction, record: Record, output: str)
         return
     factor = OMOD.get(one["omod"]) if output[0] == "f" else None
     if one["clmp"] and output[0] != "f":
-        raise UncoveredError
+        _clamp_integer(one, record)
+        return
     if factor is not None or one["clmp"]:
         if output[0] != "f" or record.mask >= 0:
             raise UncoveredError
@@ -158,6 +165,12 @@ def _modify(registers: Registers, one: Instruction, record: Record, output: str)
         record.clamp = one["clmp"]
         if factor is not None:
             record.factor = int(np.array(factor, F64).view(I64))
+
+
+def _clamp_integer(one: Instruction, record: Record) -> None:
+    if one.name not in _CLAMPED_OPS:
+        raise UncoveredError
+    record.op = _CLAMPED_OPS[one.name]
 
 
 def _result(registers: Registers, one: Instruction, record: Record, outputs: Sequence[str]) -> None:
@@ -169,8 +182,8 @@ def _result(registers: Registers, one: Instruction, record: Record, outputs: Seq
         record.mask, record.exec_too = number, int(one.name.startswith("V_CMPX"))
     elif one.name.startswith("V_S_"):
         record.dst, record.result = one["vdst"] % VGPRS, ONE
-        if record.dst >= NULL:
-            raise UncoveredError
+        if record.dst == NULL:
+            record.result = NO_RESULT
     else:
         record.dst = registers.row(one["vdst"])
         size = TYPES[output]().itemsize
@@ -188,10 +201,8 @@ def _result(registers: Registers, one: Instruction, record: Record, outputs: Seq
         if len(outputs) > 1:
             record.mask = one["sdst"] if family(one) == "VOP3SD" else VCC
     if record.mask == NULL:
-        if record.exec_too:
-            raise UncoveredError
-        record.mask = -1
-    if record.mask >= SGPRS - 1:
+        record.mask = EXEC if record.exec_too else -1
+    if record.mask > SGPRS - one.isa.lanes // 32:
         raise UncoveredError
 
 
@@ -236,10 +247,7 @@ def _scalar(registers: Registers, one: Instruction) -> Record:
 
 def _packed(registers: Registers, one: Instruction) -> Record:
     operation = PACKED[one.name]
-    if one["clmp"]:
-        raise UncoveredError
     halves = TYPES[operation.inputs[0]]().itemsize == 2
-    moves = one.name == "V_PK_MOV_B32"
     kind = operation.inputs[0]
     sign = 0x8000 if halves else 0x80000000
     operands: list[Operand] = []
@@ -254,13 +262,30 @@ def _packed(registers: Registers, one: Instruction) -> Record:
         for part, pick, flips in zip(parts, picks(one, place), ("neg", "neg_hi"), strict=True):
             flip = sign if one[flips] >> place & 1 and kind[0] == "f" else 0
             part += [16 * pick if halves else operand.register + pick, flip]
-    if moves:
-        raise UncoveredError
     both = [part + [0] * (6 - len(part)) for part in parts]
     record = Record(RUN_PACKED, _VECTOR_OPS[one.name], operands)
     record.x = [len(operands), 0, *both[0], *both[1]]
     record.dst, record.result = registers.row(one["vdst"]), HALF if halves else PAIR
+    if one["clmp"] and kind[0] == "f":
+        record.kind, record.clamp = ord("h" if halves else "f"), 1
+    elif one["clmp"]:
+        _clamp_integer(one, record)
     return record
+
+
+def _packed_move(registers: Registers, one: Instruction) -> Record:
+    """Two moves: of a register of the first operand, and of one of the second."""
+    if one["neg"] | one["neg_hi"] or one["clmp"]:
+        raise UncoveredError
+    parts = []
+    for place in range(2):
+        number = one.fields[f"src{place}"]
+        # A constant has one value.
+        moved = 0 if SGPRS <= number < VGPRS else one["opsel"] >> place & 1
+        part = Record(RUN_VECTOR, _VECTOR_OPS["V_MOV_B32"], [registers.number(number + moved)])
+        part.dst, part.result, part.x = registers.row(one["vdst"]) + place, WHOLE, [1, 0, 0]
+        parts.append(part)
+    return Record(RUN_DUAL, parts=parts)
 
 
 def _mix(registers: Registers, one: Instruction) -> Record:
@@ -293,9 +318,9 @@ def _matrix(registers: Registers, one: Instruction) -> Record:
     found = NAME.match(one.name)
     assert found
     rows, depth, kind = int(found[2]), int(found[4]), found[6]
-    if kind not in ELEMENTS:  # F8F6F4, whose formats are operands
-        raise UncoveredError
     other = (found[7] or kind).strip("_")
+    if kind == "F8F6F4":
+        kind, other = CHOSEN[one["cbsz"]], CHOSEN[one["blgp"]]
     a = one["src0"] + (AGPRS - VGPRS) * (one["acc"] & 1)
     b = one["src1"] + (AGPRS - VGPRS) * (one["acc"] >> 1)
     d = one["vdst"] + (AGPRS - VGPRS) * one["acc_cd"]
@@ -414,6 +439,7 @@ _BY_NAME: dict[str, Callable[[Registers, Instruction], Record]] = {
     **dict.fromkeys(("DS_BPERMUTE_B32", "DS_PERMUTE_B32"), _permute),
     "DS_SWIZZLE_B32": _swizzle,
     "S_GETPC_B64": _getpc,
+    "V_PK_MOV_B32": _packed_move,
     **{name: _mix if "MIX" in name else _dot for name in MIXED},
 }
 

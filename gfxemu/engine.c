@@ -424,14 +424,62 @@ static inline f32 scaled_f32(f32 value, i32 exponent) {
 }
 static inline f32 root(f32 value) { return __builtin_sqrtf(value); }
 static inline f64 root_f64(f64 value) { return __builtin_sqrt(value); }
-static inline int class_f32(f32 value, u32 wanted) {
-  u32 bits = of_f32(value), size = bits & 0x7FFFFFFF, negative = bits >> 31;
-  u32 number = size > 0x7F800000 ? bits >> 22 & 1
-               : size == 0x7F800000 ? (negative ? 2 : 9)
-               : size >= 0x00800000 ? (negative ? 3 : 8)
-               : size               ? (negative ? 4 : 7)
-                                    : (negative ? 5 : 6);
-  return wanted >> number & 1;
+#define CLASS(F, U, MANTISSA, WIDTH)                                                               \
+  static inline int class_##F(F value, u32 wanted) {                                               \
+    U bits = of_##F(value), negative = bits >> (MANTISSA + WIDTH) & 1;                             \
+    U infinite = (U)((1 << WIDTH) - 1) << MANTISSA, least = (U)1 << MANTISSA;                      \
+    U size = bits & (infinite | (least - 1));                                                      \
+    u32 number = size > infinite    ? (u32)(bits >> (MANTISSA - 1) & 1)                            \
+                 : size == infinite ? (negative ? 2 : 9)                                           \
+                 : size >= least    ? (negative ? 3 : 8)                                           \
+                 : size             ? (negative ? 4 : 7)                                           \
+                                    : (negative ? 5 : 6);                                          \
+    return wanted >> number & 1;                                                                   \
+  }
+CLASS(f16, u16, 10, 5)
+CLASS(f32, u32, 23, 8)
+CLASS(f64, u64, 52, 11)
+// Mantissa of 0.5 to 1 and exponent; an infinity or NaN is its own mantissa.
+static inline f64 mantissa_of(f64 value) {
+  int exponent;
+  return __builtin_isfinite(value) ? __builtin_frexp(value, &exponent) : value;
+}
+static inline i32 power_of(f64 value) {
+  int exponent = 0;
+  if (__builtin_isfinite(value)) __builtin_frexp(value, &exponent);
+  return exponent;
+}
+// Of an angle in revolutions, reduced exactly.
+static inline f32 sine(f32 turns) {
+  return (f32)__builtin_sin(((f64)turns - __builtin_rint((f64)turns)) * 6.283185307179586);
+}
+static inline f32 cosine(f32 turns) {
+  return (f32)__builtin_cos(((f64)turns - __builtin_rint((f64)turns)) * 6.283185307179586);
+}
+// Floats of 8 bits: E4M3 with 3 bits of mantissa, E5M2 with 2. FNUZ has exponents lower by one, no
+// infinity, and a single NaN: the bits of a negative zero. OCP's E4M3 has no infinity either.
+// Values that are too large become infinity, or NaN in formats without infinity.
+static inline f64 power_of_bias(u32 mantissa, u64 fnuz) {
+  u64 bias = (1u << (6 - mantissa)) - 1 + fnuz;
+  return f64_of((1023 + 127 - bias) << 52);
+}
+static inline f32 from_float8(u32 code, u32 mantissa, u64 fnuz) {
+  u32 size = code & 0x7F, infinite = mantissa == 2 ? 0x7C : 0x7F;
+  f32 value = f32_of(size << (23 - mantissa)) * (f32)power_of_bias(mantissa, fnuz);
+  int special = fnuz ? code == 0x80 : size >= infinite;
+  value = special ? (!fnuz && size == 0x7C ? __builtin_inff() : __builtin_nanf("")) : value;
+  return code & 0x80 ? -value : value;
+}
+static inline u32 to_float8(f32 value, u32 mantissa, u64 fnuz) {
+  u32 sign = of_f32(value) >> 24 & 0x80, last = fnuz ? 0x7F : mantissa == 2 ? 0x7B : 0x7E;
+  // The exponent of an f64 becomes that of the code, whose lowest bit is at a distance.
+  f64 size = (f64)f32_of(of_f32(value) & 0x7FFFFFFF) * 0x1p-896 / power_of_bias(mantissa, fnuz);
+  u32 distance = 52 - mantissa;
+  u64 bits = of_f64(size);
+  u64 code = (bits + ((u64)1 << (distance - 1)) - 1 + (bits >> distance & 1)) >> distance;
+  if (value != value) return fnuz ? 0x80 : 0x7F;
+  if (code > last) return fnuz ? 0x80 : (last + 1) | sign;
+  return code || !fnuz ? (u32)code | sign : 0;
 }
 static inline f32 fract_f32(f32 value) {
   f32 rest = value - __builtin_floorf(value);
@@ -561,12 +609,12 @@ static void run_vector(Ctx *c, const Insn *i, Wave *w) {
   for (int n = 0; n < i->x[0]; n++) p[n] = fetch(w, &i->in[n], i->x[1] >> n & 1, room[n]);
   if (i->dpp) {
     const Dpp *d = &c->l->dpp[i->dpp - 1];
-    u64 there = 0;
-    u32 moved[LANES] ALIGNED;
-    const u32 *from = p[0];
+    u64 there = 0, moved[LANES] ALIGNED;
     for (int l = 0; l < LANES; l++) {
-      u64 good = d->valid >> l & (w->exec | d->inactive) >> d->source[l] & 1;
-      moved[l] = good ? from[d->source[l]] : 0;
+      int source = d->source[l];
+      u64 good = d->valid >> l & (w->exec | d->inactive) >> source & 1;
+      if (i->x[1] & 1) moved[l] = good ? ((const u64 *)p[0])[source] : 0;
+      else ((u32 *)moved)[l] = good ? ((const u32 *)p[0])[source] : 0;
       there |= good << l;
     }
     memcpy(room[0], moved, sizeof moved);
@@ -608,7 +656,10 @@ static void run_vector(Ctx *c, const Insn *i, Wave *w) {
       put(w, i->dst, value, exec, active);
       break;
     }
-    case ONE: w->s[i->dst] = value[0]; break;
+    case ONE:
+      w->s[i->dst] = value[0];
+      update_exec(w);
+      break;
   }
   if (i->mask >= 0) {
     u64 mask = packed(flags) & exec;
@@ -669,6 +720,7 @@ static void run_packed(const Insn *i, Wave *w) {
       p[n] = fetch(w, &o, 0, room[n]);
     }
     vector_ops[i->op](p, out, flags, i);
+    if (i->kind) modify(i, out);
     memcpy(result[half], out, sizeof flags);
   }
   if (i->result == HALF) {
@@ -884,7 +936,7 @@ static inline __attribute__((always_inline)) void multiply(const f32 *a, const f
 
 // x: a, b, c register or -1, kind of A, of B, rows, depth, bits of a constant, height, groups of K
 static void run_matrix(Ctx *ctx, const Insn *i, Wave *w) {
-  f32 a[1024] ALIGNED, b[1024] ALIGNED, old[2048] ALIGNED;
+  f32 a[2048] ALIGNED, b[2048] ALIGNED, old[1024] ALIGNED;
   const i64 *x = i->x;
   const u32 *va = w->v + x[0] * LANES, *vb = w->v + x[1] * LANES;
   const f32 *c = x[2] < 0 ? 0 : (const f32 *)w->v + x[2] * LANES, *formats = ctx->l->formats;
@@ -1462,11 +1514,13 @@ static void run_two(Ctx *c, const Insn *i, const Part *part) {
   }
 }
 
-// DS_READ_B64_TR_B16: x[8] data register
+// DS_READ_B64_TR: x[7] bytes of a value, x[8] data register. 16 lanes read rows of 16 values; each
+// lane gets a column.
 static void run_transposed(Ctx *c, const Insn *i, const Part *part) {
   const Access *x = (const Access *)i->x;
   u32 word[2 * LANES] ALIGNED, result[2][LANES] ALIGNED;
   u64 address[LANES] ALIGNED;
+  int each = 8 / (int)i->x[7], bits = 64 / each;
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
     u64 used = reach(c, i, w, x, 8, address);
@@ -1474,40 +1528,43 @@ static void run_transposed(Ctx *c, const Insn *i, const Part *part) {
     read_words(address, used, 2, word);
     for (int l = 0; l < LANES; l++) {
       int group = l / 16 * 16, column = l % 16;
-      u32 halves[4];
-      for (int row = 0; row < 4; row++) {
-        int source = group + 4 * row + column / 4, which = column % 4;
-        halves[row] = word[which / 2 * LANES + source] >> 16 * (which % 2) & 0xFFFF;
+      u64 turned = 0;
+      for (int row = 0; row < each; row++) {
+        int source = group + 16 / each * row + column / each;
+        u64 values = word[source] | (u64)word[LANES + source] << 32;
+        turned |= (values >> (column % each * bits) & (((u64)1 << bits) - 1)) << (row * bits);
       }
-      result[0][l] = halves[0] | halves[1] << 16;
-      result[1][l] = halves[2] | halves[3] << 16;
+      result[0][l] = (u32)turned;
+      result[1][l] = (u32)(turned >> 32);
     }
     put(w, i->x[8], result[0], w->exec, w->active);
     put(w, i->x[8] + 1, result[1], w->exec, w->active);
   }
 }
 
-// S_LOAD and S_BUFFER_LOAD: x: base, target, words, buffer, offset, register or -1
+// S_LOAD and S_BUFFER_LOAD: x: base or -1, target or -1, words, buffer, offset, register or -1,
+// bytes of a number smaller than a word or 0, signed
 static void run_scalar_memory(Ctx *c, const Insn *i, const Part *part) {
   const i64 *x = i->x;
-  int words = (int)x[2];
+  int words = (int)x[2], small = (int)x[6], step = x[3] ? 1 : words, size = small ? small : 4 * step;
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
-    u32 value[16];
-    i64 distance = x[4] + (x[5] >= 0 ? w->s[x[5]] : 0);
-    u64 start = pair_of(w, x[0]);
-    i64 records = 0;
+    u32 value[16] = {0};
+    i64 distance = x[4] + (x[5] >= 0 ? w->s[x[5]] : 0), records = 0;
+    u64 start = x[0] < 0 ? 0 : pair_of(w, x[0]);
     if (x[3]) start &= 0xFFFFFFFFFFFF, records = w->s[x[0] + 2];
-    u64 address = (start + (u64)distance) & ~(u64)3;
-    for (int k = 0; k < words; k += x[3] ? 1 : words) {
-      int step = x[3] ? 1 : words;
+    u64 address = start + (u64)distance;
+    // The two lowest bits of a word's address are ignored.
+    if (!small) address &= ~(u64)3;
+    // Of a buffer each word by itself: those out of its range are 0, whatever lies there.
+    for (int k = 0; k < words; k += step) {
       u64 at = address + 4 * (u64)k;
-      int inside = !x[3] || distance + 4 * k < records;
-      int good = inside && mapped(c, at, 4 * (u64)step);
-      if (inside && !good) report(c, i, UNMAPPED, at, 4 * step, w, -1);
-      if (good) memcpy(value + k, (const void *)at, 4 * (size_t)step);
-      else memset(value + k, 0, 4 * (size_t)step);
+      int inside = !x[3] || distance + 4 * k + (small ? small - 1 : 0) < records;
+      int good = inside && mapped(c, at, (u64)size);
+      if (inside && !good) report(c, i, UNMAPPED, at, size, w, -1);
+      if (good) memcpy(value + k, (const void *)at, (size_t)size);
     }
+    if (x[7]) value[0] = small == 2 ? (u32)(i16)value[0] : (u32)(i8)value[0];
     if (x[1] < 0) continue;
     memcpy(w->s + x[1], value, 4 * (size_t)words);
     if (x[1] <= EXEC + 1 && x[1] + words > EXEC) update_exec(w);

@@ -48,11 +48,19 @@ def _vector() -> dict[str, str]:
         "V_RSQ_F32": "(f32)(1.0 / root_f64((f64)a))",
         "V_SQRT_F16": "(f16)root((f32)a)",
         "V_SQRT_F32": "root(a)",
+        "V_EXP_F16": "(f16)power_of_2((f32)a)",
+        "V_LOG_F16": "(f16)log_of_2((f32)a)",
+        **{"V_SIN_F32": "sine(a)", "V_COS_F32": "cosine(a)"},
+        "V_FREXP_EXP_I16_F16": "(i16)power_of((f32)a)",
+        **{f"V_FREXP_EXP_I32_{kind}": "power_of(a)" for kind in ("F32", "F64")},
+        "V_FREXP_MANT_F16": "(f16)(f32)mantissa_of((f32)a)",
+        **{f"V_FREXP_MANT_{kind}": "mantissa_of(a)" for kind in ("F32", "F64")},
         "V_EXP_F32": "power_of_2(a)",
         "V_LOG_F32": "log_of_2(a)",
         **{f"V_{name}_F32": f"{function}f(a)" for name, function in _ROUNDINGS.items()},
         "V_FRACT_F32": "fract_f32(a)",
         "V_LDEXP_F32": "scaled_f32(a, b)",
+        "V_LDEXP_F64": "__builtin_ldexp(a, b)",
         "V_ADD3_U32": "a + b + c",
         "V_LSHL_ADD_U32": "(a << (b & 31)) + c",
         "V_LSHL_ADD_U64": "(a << (b & 7)) + c",
@@ -123,12 +131,20 @@ def _vector() -> dict[str, str]:
         "V_CVT_PK_U16_U32": "min_u32(a, 0xFFFF) | min_u32(b, 0xFFFF) << 16",
         "V_CVT_PK_I16_I32": "(u16)max_i32(min_i32(a, 32767), -32768) | "
         "(u32)(u16)max_i32(min_i32(b, 32767), -32768) << 16",
-        "V_CMP_CLASS_F32": "class_f32(a, b)",
-        "V_CMPX_CLASS_F32": "class_f32(a, b)",
     }
+    for name, mantissa in (("FP8", 3), ("BF8", 2)):
+        rest = f"{mantissa}, (u64)insn->x[2])"
+        found |= {
+            f"V_CVT_PK_{name}_F32": f"to_float8(a, {rest} | to_float8(b, {rest} << 8",
+            f"V_CVT_F32_{name}": f"from_float8(a & 0xFF, {rest}",
+            f"V_CVT_PK_F32_{name}": f"of_f32(from_float8(a & 0xFF, {rest})"
+            f" | (u64)of_f32(from_float8(a >> 8 & 0xFF, {rest}) << 32",
+        }
     for kind in ("f16", "f32", "f64"):
         name = kind.upper()
         found |= {
+            f"V_CMP_CLASS_{name}": f"class_{kind}(a, b)",
+            f"V_CMPX_CLASS_{name}": f"class_{kind}(a, b)",
             f"V_FMA_{name}": f"fma_{kind}(a, b, c)",
             f"V_FMAC_{name}": f"fma_{kind}(a, b, c)",
             f"V_PK_FMA_{name}": f"fma_{kind}(a, b, c)",
@@ -350,8 +366,29 @@ EXPRESSIONS: dict[str, str] = {
     if any(name in table for table in tables)
 }
 _VECTORS = {**VECTOR, **PACKED}
-#: Names of operations by their number in the engine.
+_PRODUCTS = {
+    "U32_U24": "(a & 0xFFFFFF) * (b & 0xFFFFFF)",
+    "I32_I24": "((i32)a << 8 >> 8) * (i64)((i32)b << 8 >> 8)",
+}
+#: By operation of integers with a clamp, its exact result of operands of 64 bits.
+CLAMPED: dict[str, str] = {
+    name: text
+    for prefix in ("V_", "V_PK_")
+    for name, text in (
+        *(
+            (f"{prefix}{name}_{kind}", text)
+            for kind in ("U16", "I16", "U32", "I32", "U32_U16", "I32_I16", *_PRODUCTS)
+            for name, text in (
+                *(("ADD", "a + b"), ("SUB", "a - b"), ("SUBREV", "b - a")),
+                *(("MUL_LO", "a * b"), ("MAD", f"{_PRODUCTS.get(kind, 'a * b')} + c")),
+            )
+        ),
+    )
+    if name in _VECTORS
+}
+#: Names of operations by their number in the engine; those with a clamp are the last ones.
 VECTOR_NAMES: Sequence[str] = sorted(name for name in EXPRESSIONS if name in _VECTORS)
+CLAMPED_NAMES: Sequence[str] = sorted(CLAMPED)
 SCALAR_NAMES: Sequence[str] = sorted(name for name in EXPRESSIONS if name in SCALAR)
 #: Operands that are not values of lanes.
 FIXED = ("table", "fnuz")
@@ -426,6 +463,25 @@ def _vector_function(name: str) -> str:
     return "\n".join([*lines, "  }", "  (void)o, (void)m, (void)insn;", "}"])
 
 
+def _clamped_function(name: str) -> str:
+    """Return the function of an operation of integers that clamps its result."""
+    operation = _VECTORS[name]
+    kind = operation.outputs[0]
+    lines = [f"static void c_{name}(const void *const *p, void *out, u32 *flags, const Insn *insn)"]
+    lines[0] += " {"
+    places = range(len(operation.inputs))
+    lines += [f"  const u32 *restrict p{place} = p[{place}];" for place in places]
+    lines += ["  u32 *restrict o = out;", "  for (int l = 0; l < LANES; l++) {"]
+    for place, operand in enumerate(operation.inputs):
+        lines.append(f"    i64 {_LETTERS[place]} = ({type_of(operand, operation)})p{place}[l];")
+    low, high = (0, 2 ** int(kind[1:]) - 1)
+    if kind[0] == "i":
+        low, high = -(high // 2) - 1, high // 2
+    lines.append(f"    i64 r = {CLAMPED[name]};")
+    lines.append(f"    r = r < {low}ll ? {low}ll : r > {high}ll ? {high}ll : r;")
+    return "\n".join([*lines, "    o[l] = (u32)r;", "  }", "  (void)flags, (void)insn;", "}"])
+
+
 def _scalar_function(name: str) -> str:
     operation = SCALAR[name]
     lines = [f"static u64 s_{name}(u64 p0, u64 p1, u64 p2, u32 *scc, u64 *exec) {{"]
@@ -452,12 +508,14 @@ def operations_header() -> str:
     constants = [f"#define EXP2_{power} {value.hex()}" for power, value in enumerate(EXP2)]
     constants += [f"#define LOG2_{2 * place + 1} {value.hex()}" for place, value in enumerate(LOG2)]
     functions = [_vector_function(name) for name in VECTOR_NAMES]
+    functions += [_clamped_function(name) for name in CLAMPED_NAMES]
     functions += [_scalar_function(name) for name in SCALAR_NAMES]
+    vectors = [f"v_{name}" for name in VECTOR_NAMES] + [f"c_{name}" for name in CLAMPED_NAMES]
     tables = [
-        f"static {kind} *const {table}[] = {{{', '.join(prefix + name for name in names)}}};"
-        for kind, table, prefix, names in (
-            ("VectorOp", "vector_ops", "v_", VECTOR_NAMES),
-            ("ScalarOp", "scalar_ops", "s_", SCALAR_NAMES),
+        f"static {kind} *const {table}[] = {{{', '.join(names)}}};"
+        for kind, table, names in (
+            ("VectorOp", "vector_ops", vectors),
+            ("ScalarOp", "scalar_ops", [f"s_{name}" for name in SCALAR_NAMES]),
         )
     ]
     return "\n".join(

@@ -40,7 +40,7 @@ NAME = re.compile(
     r"_(F16|BF16|F32|F64|F8F6F4|IU8|IU4|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
 #: Formats of F8F6F4's A and B, by CBSZ and BLGP; those of 6 and 4 bits are not emulated.
-_CHOSEN = {0: "FP8", 1: "BF8"}
+CHOSEN = {0: "FP8", 1: "BF8"}
 
 #: Elements in a register, by type; those of FP8 and BF8 have the format of the arch.
 ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4, "IU8": 4, "IU4": 8}
@@ -105,9 +105,9 @@ def bind_matrix(one: Instruction, literals: Literals) -> Step:
     rows, depth, kind = int(found[2]), int(found[4]), found[6]
     other = (found[7] or kind).strip("_")
     if kind == "F8F6F4":
-        if one["cbsz"] not in _CHOSEN or one["blgp"] not in _CHOSEN:
+        if one["cbsz"] not in CHOSEN or one["blgp"] not in CHOSEN:
             raise UnsupportedError("a matrix multiplication of floats of 6 or 4 bits")
-        kind, other = _CHOSEN[one["cbsz"]], _CHOSEN[one["blgp"]]
+        kind, other = CHOSEN[one["cbsz"]], CHOSEN[one["blgp"]]
     elif one["cbsz"] or one["abid"] or one["blgp"]:
         raise UnsupportedError("broadcasts within a matrix multiplication (cbsz, abid, blgp)")
     integers = kind in INTEGERS

@@ -162,7 +162,7 @@ def compile_engine(program: str, name: str, lanes: int, headers: Path, output: P
         CalledProcessError: the compiler failed.
     """
     command = [program, "-xc", f"-march={name}", f"-DLANES={lanes}", *FLAGS, "-shared"]
-    command += [f"-I{headers}", str(ENGINE), "-o", str(output)]
+    command += [f"-I{headers}", str(ENGINE), "-lm", "-o", str(output)]
     subprocess.run(command, check=True, capture_output=True)
 
 

@@ -112,11 +112,13 @@ class Registers:
     """Numbers and operands of the registers of a program.
 
     Attributes:
+        fnuz: whether floats of 8 bits have the FNUZ formats.
         patterns: orders of lanes to which instructions refer.
     """
 
     def __init__(self, program: Program) -> None:
         self.layout, self.literals = program.layout, program.literals
+        self.fnuz = program.fnuz
         self.patterns: list[LanePattern] = []
 
     def row(self, number: int) -> int:

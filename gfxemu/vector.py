@@ -46,6 +46,12 @@ def bits_below(name: str, lanes: int) -> ArrayFunction:
     return lambda a, b: count_ones(a & below) + b
 
 
+def _turn(revolutions: Array) -> Array:
+    """Return an angle of at most half a revolution, in radians."""
+    wide = revolutions.astype(F64)
+    return (wide - np.rint(wide)) * (2 * np.pi)
+
+
 #: Operations that round to an integer, by name.
 ROUNDINGS: dict[str, ArrayFunction] = {
     **{"FLOOR": np.floor, "CEIL": np.ceil, "TRUNC": np.trunc, "RNDNE": np.rint}
@@ -132,8 +138,8 @@ vector("V_EXP_F16", "f16 -> f16", lambda a: np.exp2(a.astype(F32)).astype(F16))
 vector("V_EXP_F32", "f32 -> f32", power_of_2)
 vector("V_LOG_F16", "f16 -> f16", lambda a: np.log2(a.astype(F32)).astype(F16))
 vector("V_LOG_F32", "f32 -> f32", log_of_2)
-vector("V_SIN_F32", "f32 -> f32", lambda a: np.sin(a.astype(F64) * (2 * np.pi)).astype(F32))
-vector("V_COS_F32", "f32 -> f32", lambda a: np.cos(a.astype(F64) * (2 * np.pi)).astype(F32))
+vector("V_SIN_F32", "f32 -> f32", lambda a: np.sin(_turn(a)).astype(F32))
+vector("V_COS_F32", "f32 -> f32", lambda a: np.cos(_turn(a)).astype(F32))
 for _type in ("f16", "f32", "f64"):
     for _name, _function in {**ROUNDINGS, "FRACT": fract}.items():
         vector(f"V_{_name}_{_type.upper()}", f"{_type} -> {_type}", _function)
