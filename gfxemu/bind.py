@@ -37,7 +37,7 @@ from gfxemu.operands import (
     write_vector,
 )
 from gfxemu.table import PACKED, SCALAR, TYPES, VECTOR, Operation
-from gfxemu.waves import EXEC, SGPRS, VCC, VGPRS, Step, Waves
+from gfxemu.waves import EXEC, SGPRS, VCC, VGPRS, Step, Waves, constant
 
 #: Operations of 16 bits that keep the other half of their destination; others write 0 to it.
 KEEPS_HALF = {"V_FMA_F16", "V_MAD_U16", "V_FMAC_F16", "V_CVT_PK_FP8_F32", "V_CVT_PK_BF8_F32"}
@@ -137,6 +137,8 @@ def _plain(
         return lambda w: np.array(bits)
     if kind == "mask":
         number = one.fields.get("src2", VCC) if family(one) in ("VOP3", "VOP3SD") else VCC
+        if number >= SGPRS:
+            raise UnsupportedError("a mask that is not in scalar registers")
         return lambda w: w.lanes(number)
     name = next(sources)
     if one.fields[name] in ELSEWHERE and "vsrc0" in one.fields:
@@ -422,6 +424,8 @@ def _pairs(one: Instruction, operation: Operation) -> Step:
             # The second value is of the second operand, and has a bit of op_sel as the first one.
             high = low
         if SGPRS <= number < VGPRS:
+            if constant(number) is None:
+                raise UnsupportedError(f"source operand {number}")
             # A constant is the same in both.
             low = high = 0
         numbers.append((number + low, number + high))

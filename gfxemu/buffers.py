@@ -24,6 +24,7 @@ from gfxemu.waves import (
     M0,
     NULL,
     PRIVATE_APERTURE,
+    SGPRS,
     VGPRS,
     Step,
     Waves,
@@ -70,8 +71,10 @@ def _first_of_four(register: int) -> int:
     """Return the first of the scalar registers that describe a buffer.
 
     Raises:
-        UnsupportedError: no four begin there, as at NULL.
+        UnsupportedError: no four begin there, as at NULL, or at a vector register.
     """
+    if register >= SGPRS:
+        raise UnsupportedError(f"a buffer at operand {register}, which is not a scalar register")
     if register % 4:
         raise UnsupportedError(f"a buffer at s{register}, which is not a multiple of 4")
     return register

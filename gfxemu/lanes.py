@@ -10,6 +10,7 @@ from gfxemu.arrays import I64, U32, Array
 from gfxemu.decode import Instruction
 from gfxemu.operands import (
     Literals,
+    Read,
     UnsupportedError,
     listed,
     number_of,
@@ -35,22 +36,30 @@ def _readfirstlane(one: Instruction, literals: Literals) -> Step:
     return run
 
 
+def _lane_number(one: Instruction, literals: Literals) -> Read:
+    """Return a function that reads the number of a lane, which all lanes of a wave share."""
+    if one["src1"] >= VGPRS:
+        raise UnsupportedError("the number of a lane in a vector register")
+    return listed(number_of(one, "src1", "u32", literals), "u32")
+
+
 def _readlane(one: Instruction, literals: Literals) -> Step:
     source = listed(number_of(one, "src0", "u32", literals), "u32")
-    lane = listed(number_of(one, "src1", "u32", literals), "u32")
+    lane = _lane_number(one, literals)
     write = write_scalar(one["vdst"] % VGPRS, "u32")
     last = U32(one.isa.lanes - 1)
 
     def run(w: Waves) -> None:
         wanted = np.broadcast_to(lane(w) & last, (w.count, 1)).astype(I64)
-        write(w, np.take_along_axis(source(w), wanted, axis=1))
+        value = np.broadcast_to(source(w), w.exec.shape)
+        write(w, np.take_along_axis(value, wanted, axis=1))
 
     return run
 
 
 def _writelane(one: Instruction, literals: Literals) -> Step:
     value = listed(number_of(one, "src0", "u32", literals), "u32")
-    lane = listed(number_of(one, "src1", "u32", literals), "u32")
+    lane = _lane_number(one, literals)
     target = listed(one["vdst"], "u32")
     last = U32(one.isa.lanes - 1)
 

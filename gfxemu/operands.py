@@ -305,8 +305,19 @@ def write_selected(number: int, select: int, unused: int) -> Write:
     return write
 
 
+def _check_writable(number: int) -> None:
+    """Refuse a scalar result that is not written to a scalar register.
+
+    Raises:
+        UnsupportedError: the number of a constant or a vector register.
+    """
+    if number >= SGPRS:
+        raise UnsupportedError(f"a scalar result in operand {number}, not a scalar register")
+
+
 def write_mask(number: int) -> Write:
     """Return a function that writes a bit for each active lane, and 0 for other lanes."""
+    _check_writable(number)
     if number == NULL:
         return lambda w, value: None
 
@@ -320,6 +331,7 @@ def write_mask(number: int) -> Write:
 
 def write_scalar(number: int, kind: str) -> Write:
     """Return a function that writes a value to a scalar register or a pair."""
+    _check_writable(number)
     if number == NULL:
         return lambda w, value: None
     double = kind in ("u64", "i64")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gfxemu import native
 from gfxemu.decode import Instruction, sweep
@@ -77,8 +80,30 @@ def _error_of(device: Device, module: Module) -> Exception | None:
     return None
 
 
-def main(compiler: str, directory: Path, count: int) -> int:
-    """Run mutants with an engine that is compiled with sanitizers, which the process has loaded."""
+def run_with_sanitizers(
+    module: str, directory: Path, arguments: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
+    """Start a module that calls `use_sanitizers`, in a process with their libraries."""
+    compiler = shutil.which("gcc")
+    if not compiler or not native.level():
+        pytest.skip("no gcc for an engine with sanitizers")
+    libraries = []
+    for name in ("libasan.so", "libubsan.so"):
+        command = [compiler, f"-print-file-name={name}"]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        if not Path(found).is_absolute():
+            pytest.skip(f"gcc without {name}")
+        libraries.append(found)
+    variables = {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": "detect_leaks=0"}
+    variables["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-m", module, compiler, str(directory), *arguments]
+    return subprocess.run(
+        command, env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+
+
+def use_sanitizers(compiler: str, directory: Path) -> None:
+    """Let launches use an engine that is compiled with sanitizers, which the process has loaded."""
     header = directory / "operations.h"
     header.write_text(operations_header(), encoding="utf-8")
     flags = [flag for flag in native.FLAGS if flag != "-O3"]
@@ -89,6 +114,11 @@ def main(compiler: str, directory: Path, count: int) -> int:
         command += [*SANITIZERS, "-shared", f"-I{directory}", str(native.ENGINE)]
         subprocess.run([*command, "-o", str(engines[lanes])], check=True)
     native.find_library = lambda name, lanes, environ: engines[lanes]
+
+
+def main(compiler: str, directory: Path, count: int) -> int:
+    """Run random instructions with an engine that is compiled with sanitizers."""
+    use_sanitizers(compiler, directory)
     errors = [error for arch in ARCHS for error in find_errors(arch, count, 2)]
     print("\n".join([*errors, "done"]))
     return bool(errors)

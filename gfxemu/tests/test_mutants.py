@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gfxemu import native
 from gfxemu.arrays import U32
 from gfxemu.faults import EmulationError
 from gfxemu.launch import ARCHS, Options
@@ -35,22 +31,7 @@ def test_random_instructions_end_with_a_fault_at_most(arch: str) -> None:
 @pytest.mark.thorough
 def test_random_instructions_stay_within_their_registers(tmp_path: Path) -> None:
     """Prevents: an engine in C that reads or writes outside of its arrays."""
-    compiler = shutil.which("gcc")
-    if not compiler or not native.level():
-        pytest.skip("no gcc for an engine with sanitizers")
-    libraries = []
-    for name in ("libasan.so", "libubsan.so"):
-        command = [compiler, f"-print-file-name={name}"]
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        if not Path(found).is_absolute():
-            pytest.skip(f"gcc without {name}")
-        libraries.append(found)
-    variables = {"LD_PRELOAD": " ".join(libraries), "ASAN_OPTIONS": "detect_leaks=0"}
-    variables["PYTHONPATH"] = os.pathsep.join(sys.path)
-    command = [sys.executable, "-m", "gfxemu.tests.mutants", compiler, str(tmp_path), "600"]
-    done = subprocess.run(
-        command, env=os.environ | variables, capture_output=True, text=True, check=False
-    )
+    done = mutants.run_with_sanitizers("gfxemu.tests.mutants", tmp_path, ["600"])
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
 
 
@@ -64,6 +45,59 @@ def test_a_buffer_needs_four_registers(reference: bool) -> None:
         device, module = load([*words, _RDNA_END], WAVE32, (), options, "gfx1201")
         with pytest.raises(EmulationError, match=r"a buffer at s\d+, which is not a multiple of 4"):
             device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
+
+
+@pytest.mark.parametrize("register", [128, 200, 256, 300, 508])
+@pytest.mark.parametrize("reference", [False, True])
+def test_a_buffer_is_in_scalar_registers(reference: bool, register: int) -> None:
+    """Prevents: a buffer at a constant or a vector register, behind the scalar registers."""
+    # buffer_load_b32 and buffer_atomic_add_u32, whose descriptor has a number of 9 bits
+    for word in (0xC405007C, 0xC40D407C):
+        words = [word, 0x00800000 | register << 9 | 1, 0, _RDNA_END]
+        device, module = load(words, WAVE32, (), Options(reference=reference), "gfx1201")
+        with pytest.raises(EmulationError, match=f"operand {register}, which is not a scalar"):
+            device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        # v_cndmask_b32 with masks 10, v[66:67] and v[10:11]
+        ([0xD1000005, 0x02290280], "a mask that is not in scalar registers"),
+        ([0xD1000005, 0x05098280], "a mask that is not in scalar registers"),
+        ([0xD100000A, 0x7C2A1480], "a mask that is not in scalar registers"),
+        # v_pk_mul_f32 of an SDWA operand
+        ([0xD3B14004, 0x180204F9], "source operand 249"),
+        # v_readfirstlane_b32 and v_readlane_b32 to s196, v_cmp_lt_f32 to s[196:197]
+        ([0x7F880501], "a scalar result in operand 196"),
+        ([0xD28900C4, 0x00010101], "a scalar result in operand 196"),
+        ([0xD04100C4, 0x00020301], "a scalar result in operand 196"),
+        # v_readlane_b32 and v_writelane_b32 of a lane in v0
+        ([0xD2890000, 0x000200C1], "the number of a lane in a vector register"),
+        ([0xD28A0000, 0x000200C1], "the number of a lane in a vector register"),
+    ],
+)
+@pytest.mark.parametrize("reference", [False, True])
+def test_operands_of_a_wrong_kind_are_unsupported(
+    reference: bool, words: list[int], why: str
+) -> None:
+    """Prevents: a RuntimeError for a register or constant that an instruction cannot have there."""
+    # 256 vector registers, so that each number of one is valid.
+    descriptor = replace(DESCRIPTOR, rsrc1=31, rsrc3=63)
+    device, module = load([*words, END], descriptor, (), Options(reference=reference))
+    with pytest.raises(EmulationError, match=re.escape(why)):
+        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+
+
+@machines.ENGINES
+def test_a_lane_of_a_constant_is_the_constant(engine: str) -> None:
+    """Prevents: an IndexError for V_READLANE_B32 with a constant as its vector."""
+    scalars = np.full(128, 63, U32)
+    # v_readlane_b32 s0, -1, s5
+    with machines.in_engine(engine):
+        w = machines.run(decode_words(0xD2890000, 0xAC1, arch="gfx942"), scalars=scalars)
+    assert w.s[0, 0] == 2**32 - 1
+    assert w.s[0, 1] == 63
 
 
 @machines.ENGINES
