@@ -33,7 +33,6 @@ from qola.manifest.constants import NATIVE
 from qola_base.cache import writable_by_others
 from qola_base.files import scratch, writing
 from qola_base.progress import log
-from qola_base.runpath import has_runpath, hide_runpath
 
 PREVIOUS = ".previous"
 """Suffix of an earlier library whose module failed this time."""
@@ -183,17 +182,11 @@ def install(
         for name, source in files.items():
             # Bazel's outputs are links to read-only files.
             mode = 0o755 if os.access(source, os.X_OK) else 0o644
-            # A module that is not part of a bundle.
-            leads_out = source.suffix == ".so" and has_runpath(source)
-            if leads_out or not _is_same(output / name, source, mode):
+            if not _is_same(output / name, source, mode):
                 with writing(output / name, aside / name):
                     (aside / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, aside / name)
                     (aside / name).chmod(mode)
-                    if leads_out:
-                        hide_runpath(aside / name)
-                if leads_out and _is_same(output / name, aside / name, mode):
-                    (aside / name).unlink()
         with writing(output / RECORD, aside / RECORD):
             text = json.dumps(record, indent=2, sort_keys=True) + "\n"
             (aside / RECORD).write_text(text, encoding="utf-8")

@@ -28,7 +28,6 @@ from qola.common.packages import ROOT
 from qola.plan.model import Plan
 from qola_base.errors import BundleError, Finding
 from qola_base.files import sha256_of, write_if_changed, writing
-from qola_base.runpath import hide_runpath
 
 #: The C API and its C++ wrapper, which the other public headers need not include.
 C_HEADERS = ("qola_c.h", "qola_fmha.hpp")
@@ -205,8 +204,6 @@ class _Files:
         target = self._target(path, components)
         with writing(target):
             shutil.copyfile(source, target)
-            if target.suffix == ".so":
-                hide_runpath(target)
         return target
 
     def write(self, text: str, path: str, components: tuple[str, ...]) -> None:

@@ -28,7 +28,8 @@ LARGE_CODE = Label("//rules/private:large_code.ld")
 
 # Where pip installs HIP's runtime, seen from a library in a package of site-packages or in a directory of one:
 # _rocm_sdk_core of AMD's wheel rocm-sdk-core, and rocm. A directory that does not exist costs nothing. JAX's wheels for
-# ROCm have the same entries. LD_LIBRARY_PATH comes before them, /etc/ld.so.cache after them.
+# ROCm have the same entries. LD_LIBRARY_PATH comes before them, /etc/ld.so.cache after them. Only wheels show them to the
+# dynamic linker: strip.sh hides them, since the directory above another library may be one in which others can write.
 RUNPATH_FLAGS = [
     "-Wl,-rpath,$ORIGIN/{}{}/lib".format(up, package)
     for package in ["_rocm_sdk_core", "rocm"]

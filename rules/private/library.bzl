@@ -13,6 +13,8 @@ load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 def _separate_symbols(ctx, linked, directory):
     """Declares the actions that move a library's symbols into a file of their own, by the same build-id.
 
+    The library has no RUNPATH: a wheel shows the entries that the link hides here (qola_base/runpath.py).
+
     Args:
       ctx: the rule context.
       linked: File, the library with its symbols.
@@ -34,11 +36,19 @@ def _separate_symbols(ctx, linked, directory):
     marker = ctx.actions.declare_file("{}.archs".format(library.basename), sibling = library)
     ctx.actions.write(marker, "".join(["amdhsa--{}\n".format(arch) for arch in ctx.attr.archs]))
     args = ctx.actions.args()
+    args.add_all([llvm_program(toolchain, "llvm-objcopy"), linked, library])
     args.add_all(["--strip-all", "--keep-section=.comment"])
     args.add(debug, format = "--add-gnu-debuglink=%s")
     args.add(marker, format = "--add-section=.qola.archs=%s")
-    args.add_all([linked, library])
-    llvm_action(ctx, toolchain, "llvm-objcopy", [args], [linked, debug, marker], library, "QolaStrip", "Stripping %{label}")
+    ctx.actions.run(
+        arguments = [args],
+        executable = ctx.executable._strip,
+        execution_requirements = {"supports-path-mapping": "1"},
+        inputs = depset([linked, debug, marker], transitive = [toolchain.all_files]),
+        mnemonic = "QolaStrip",
+        outputs = [library],
+        progress_message = "Stripping %{label}",
+    )
     return struct(debug = debug, library = library)
 
 def _size_check(ctx, library):
@@ -149,6 +159,7 @@ _linked_module = rule(
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
         "_name_source": attr.label(allow_single_file = True, default = "//runtime/torch:name.cpp"),
         "_size_budget": attr.label(cfg = "exec", default = "//qola/report:size_budget", executable = True),
+        "_strip": attr.label(allow_single_file = True, cfg = "exec", default = ":strip.sh", executable = True),
     },
     doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
     fragments = ["cpp"],

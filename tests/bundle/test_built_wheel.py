@@ -17,7 +17,7 @@ from packaging.utils import parse_wheel_filename
 
 from qola.bundle.__main__ import main
 from qola.bundle.elf_versions import highest, read_needs, system_floor
-from qola_base.runpath import has_runpath, show_runpath
+from qola_base.runpath import show_runpath
 
 BUNDLES = {
     kind: Path(os.environ[f"QOLA_TEST_{kind}"], "manifest.json").resolve().parent
@@ -134,7 +134,6 @@ def test_pip_installs_the_wheel(tmp_path: Path) -> None:
     assert query_path("--path") == site / "qola_forward"
     assert (query_path("--include") / "qola_mha_fwd.h").is_file()
     installed = query_path("--lib") / "ci_libmha_fwd.so"
-    assert not has_runpath(BUNDLE / LIBRARY)
-    assert installed.read_bytes() == show_runpath((BUNDLE / LIBRARY).read_bytes())
-    assert has_runpath(installed)
+    of_bundle = (BUNDLE / LIBRARY).read_bytes()
+    assert installed.read_bytes() == show_runpath(of_bundle) != of_bundle
     assert os.access(installed, os.X_OK)

@@ -16,6 +16,7 @@ import pytest
 
 from qola.bundle.elf_versions import read_needs
 from qola.bundle.platform_policy import check_platform
+from qola_base.runpath import show_runpath
 from runtime.wheel._hip import PIP_PACKAGES
 from tests.library.offload import code_objects
 from tests.library.symbols import SEVERAL_KERNELS, of_plan, of_symbol
@@ -65,9 +66,9 @@ def test_exports_only_the_namespace() -> None:
     assert len(c_names) == 8 * len(entries)
 
 
-def dynamic(tag: str) -> list[str]:
+def dynamic(tag: str, library: Path = LIBRARY) -> list[str]:
     """Return the values of a tag of the dynamic section."""
-    text = llvm("llvm-readelf", "--dynamic-table", str(LIBRARY))
+    text = llvm("llvm-readelf", "--dynamic-table", str(library))
     return re.findall(rf"\({tag}\).*\[(.*)\]", text)
 
 
@@ -79,13 +80,15 @@ def test_needs_hip_and_no_torch() -> None:
     assert dynamic("SONAME") == [LIBRARY.name]
 
 
-def test_finds_hip_of_pip_and_searches_no_other_path() -> None:
-    """Prevents: a library does not find pip's HIP, or searches a path of the build machine."""
-    (found,) = dynamic("RUNPATH")
+def test_finds_hip_of_pip_only_in_a_wheel(tmp_path: Path) -> None:
+    """Prevents: a library that loads HIP from a directory of others, or in a wheel not pip's."""
+    assert dynamic("RUNPATH") == dynamic("RPATH") == []
+    in_wheel = tmp_path / LIBRARY.name
+    in_wheel.write_bytes(show_runpath(LIBRARY.read_bytes()))
+    (found,) = dynamic("RUNPATH", in_wheel)
     assert found.split(":") == [
         f"$ORIGIN/{up}{package}/lib" for package in PIP_PACKAGES for up in ("../", "../../")
     ]
-    assert dynamic("RPATH") == []
 
 
 def test_loads_on_older_systems(tmp_path: Path) -> None:
