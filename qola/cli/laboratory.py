@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qola.build.bazel import child_environment, find_bazel
 from qola.common.packages import ROOT
 from qola.common.ruleset import ruleset_root
 from qola_base.errors import ExitCode, Finding, QolaError
@@ -55,9 +54,19 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
         return None
     # The directory of qola among the runfiles: the main repository, or the canonical name of qola.
     name = Path(ROOT).absolute().name
+    bazel: Any = importlib.import_module("qola.build.bazel")  # not needed by --help
     label = _PROGRAM if name == "_main" else f"@@{name}{_PROGRAM}"
-    bazel = find_bazel(environ, ruleset_root())
-    command = [*bazel, "run", "--ui_event_filters=-info", "--noshow_progress", label, "--", *words]
+    command = [
+        *bazel.find_bazel(environ, ruleset_root()),
+        "run",
+        "--ui_event_filters=-info",
+        "--noshow_progress",
+        label,
+        "--",
+        *words,
+    ]
     sys.stdout.flush()
-    ran = subprocess.run(command, env=child_environment(environ), cwd=directory, check=False)
+    ran = subprocess.run(
+        [*start, "--", *words], env=bazel.child_environment(environ), cwd=directory, check=False
+    )
     return ran.returncode if ran.returncode >= 0 else 128 - ran.returncode

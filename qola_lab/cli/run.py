@@ -161,7 +161,7 @@ nearest kernels and what each of them needs; exit code 2 if no kernel serves the
   hdim_q, hdim_v, softmax_scale, nhead_bias, batched_alibi_slopes, drop_seed, drop_offset,
   min_seqlen_q, seqlen_knew, rope_type, rotary_dim, has_sink, how_v3_bf16_cvt, is_v3_atomic_fp32,
   order, row_padding, page_seed
-                       as in `qola_lab.fmha.AttentionProblem` and its layout
+                       as in `qola.fmha.AttentionProblem` and its layout
 
 With --launch or --problems the libraries are built, and their host code runs up to the launch,
 without a GPU. Only these options show grids and the assembly kernels, which AITER's host code

@@ -12,16 +12,16 @@ from pathlib import Path
 
 from qola.aiter.known_faults import FILE as KNOWN_FAULTS
 from qola.aiter.proven_faults import FILE as PROVEN_FAULTS
-from qola.common.packages import QOLA
+from qola.common.packages import PARTS, ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = QOLA.parent
 TOP = (
-    *("bench", "cc", "cmake", "examples", "manifests", "qola", "rules", "tests", "third_party"),
+    *("bench", "cmake", "examples", "gfxemu", "manifests", "qola", "qola_base", "qola_lab"),
+    *("rules", "runtime", "tests", "third_party"),
     "tools",
 )
 PATH = re.compile(rf"(?<![\w/.:@-])(?:{'|'.join(TOP)})/[\w./-]+\w")
@@ -64,8 +64,9 @@ def test_fixes_name_files_that_pip_installs() -> None:
     """Prevents: a fix that names a file which only a clone of the repository has."""
     named = {
         (str(file.relative_to(ROOT)), path)
-        for file in sorted(QOLA.rglob("*.py"))
-        if "_ruleset" not in file.parts
+        for part in PARTS
+        for file in sorted((ROOT / part).rglob("*.py"))
+        if not {"_ruleset", "tests"} & {*file.relative_to(ROOT).parts}
         for text in fixes(file)
         for path in PATH.findall(text)
     }

@@ -20,7 +20,10 @@ from qola.report.execution_log import Spawn
 from tests.e2e.nested_bazel import BUILD_FILE, EXAMPLE, LEFT, QOLA, Bazel, find_bazel, module_file
 from tools.execution_log import first_difference as execlog
 
-RULESET = ("BUILD.bazel", "LICENSE", "MODULE.bazel", "cc", "qola", "rules", "third_party", "tools")
+RULESET = (
+    *("BUILD.bazel", "LICENSE", "MODULE.bazel", "gfxemu", "qola", "qola_base", "qola_lab"),
+    *("rules", "runtime", "third_party", "tools"),
+)
 NOBODY = 65534
 
 BUILD = f"""{BUILD_FILE}

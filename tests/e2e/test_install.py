@@ -37,6 +37,9 @@ class Installed(User):
         return self.start(program, *args, cwd=cwd, code=code, PYTHONPATH="")
 
 
+FOLDERS = ("gfxemu", "qola", "qola_base", "qola_lab", "rules", "runtime", "third_party", "tools")
+
+
 def pip(*args: str | Path) -> None:
     """Run pip without the import path of this test, where pip would find qola already installed."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
@@ -90,11 +93,11 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as archive:
         names = set(archive.namelist())
     expected = {".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw"}
-    for folder in ("cc", "qola", "rules", "third_party", "tools"):
+    for folder in FOLDERS:
         expected |= {
             path.relative_to(QOLA).as_posix()
             for path in (QOLA / folder).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
+            if path.is_file() and not {"__pycache__", "tests"} & {*path.relative_to(QOLA).parts[:2]}
         }
     ruleset = {name for name in names if name.startswith("qola/_ruleset/")}
     assert {name.removeprefix("qola/_ruleset/") for name in ruleset} == expected

@@ -172,7 +172,7 @@ def test_record_of_another_bundle(user: User) -> None:
     user.put("other", key=other)
     shutil.copy(user.published / record_name(other.text), user.published / user.record)
     error_text = user.fetch("published", code=10)
-    for expected in (user.record, user.key.digest, other.digest, "qola.common.ruleset differs"):
+    for expected in (user.record, user.key.digest, other.digest, "qola.ruleset differs"):
         assert expected in error_text
 
 

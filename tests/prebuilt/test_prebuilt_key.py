@@ -61,8 +61,8 @@ KEY = Key(
     ("replaced", "path"),
     [
         ({"name": "other"}, "manifest.name"),
-        ({"version": "0.2.0"}, "qola.common.version"),
-        ({"ruleset": "d" * 64}, "qola.common.ruleset"),
+        ({"version": "0.2.0"}, "qola.version"),
+        ({"ruleset": "d" * 64}, "qola.ruleset"),
         ({"manifest": parse_manifest(TEXT.replace("left", "right"))}, "manifest.content.namespace"),
         ({"manifest": parse_manifest(TEXT + "receipt = 700\n")}, "manifest.content.modules"),
         ({"modes": {}}, "modules"),
@@ -284,9 +284,9 @@ def test_ruleset_with_symlinks(tmp_path: Path) -> None:
     root = write(tmp_path / "a", RULESET)
     elsewhere = write(tmp_path / "elsewhere", {"x.h": "1"})
     changes: list[Callable[[], object]] = [
-        lambda: (root / "cc/linked").symlink_to(elsewhere),
+        lambda: (root / "runtime/linked").symlink_to(elsewhere),
         lambda: (elsewhere / "x.h").write_text("2"),
-        lambda: (elsewhere / "back").symlink_to(root / "cc"),
+        lambda: (elsewhere / "back").symlink_to(root / "runtime"),
         lambda: (root / "rules/absent").symlink_to("nowhere"),
     ]
     before = identity.ruleset_digest(root)

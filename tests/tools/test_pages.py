@@ -101,6 +101,14 @@ def defined_tests(file: str, *, by_hand: bool = False) -> set[str]:
     }
 
 
+PYTHON = (
+    "gfxemu/*.py",
+    "qola/**/*.py",
+    "qola_base/**/*.py",
+    "qola_lab/*/*.py",
+    "runtime/*/*.py",
+)
+"""The Python files of the parts, without tests."""
 PARTS = ("gfxemu/", "qola_lab/", "runtime/")
 """Directories with tests of their own."""
 
@@ -386,7 +394,7 @@ def test_generated_pages_are_up_to_date(name: str) -> None:
 NO_SETTINGS = {"HIP_CLANG_PATH", "HIP_PLATFORM", "QOLA_KERNEL_ABI", "QOLA_ROCM_IDENTITY"}
 PREFIXES = "(?:QOLA|NVTE|CK_JIT|GPU|ROCM|HIP|XDG|MAX)_[A-Z_]*[A-Z]"
 READERS = {
-    rf'"({PREFIXES})"': ("qola/**/*.py", "rules/**/*.bzl", "cc/**/*.cpp"),
+    rf'"({PREFIXES})"': (*PYTHON, "rules/**/*.bzl", "runtime/**/*.cpp", "gfxemu/**/*.cpp"),
     rf"\$\{{?({PREFIXES})": ("bazelw", "tools/setup/*.sh", "tools/remote/grid.sh"),
 }
 
@@ -431,8 +439,9 @@ def test_documented_messages_exist() -> None:
     globs = (
         "bazelw",
         "tools/setup/*.sh",
-        "qola/**/*.py",
-        "cc/**/*.cpp",
+        *PYTHON,
+        "runtime/**/*.cpp",
+        "gfxemu/**/*.cpp",
         "rules/**/*.bzl",
         "rules/**/*.sh",
     )

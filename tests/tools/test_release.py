@@ -62,6 +62,12 @@ def test_versions_agree() -> None:
         module_of('bazel_dep(name = "qola", version = "1")')
 
 
+DIRECTORIES = (
+    *("gfxemu", "manifests", "qola", "qola_base", "qola_lab"),
+    *("rules", "runtime", "third_party", "tools"),
+)
+
+
 def test_content(archive: Path) -> None:
     """Prevents: an archive that lacks a needed file, or contains build outputs."""
     with tarfile.open(archive) as tar:
@@ -73,11 +79,11 @@ def test_content(archive: Path) -> None:
     assert {m.mode for m in members.values()} == {0o644, 0o755}
     assert members["bazelw"].mode == 0o755
     expected = {"README.md", "CHANGELOG.md", "docs/guide/bazel.md", ".bcr/presubmit.yml"}
-    for directory in ("cc", "qola", "rules", "third_party", "tools", "manifests"):
+    for directory in DIRECTORIES:
         expected |= {
             path.relative_to(ROOT).as_posix()
             for path in (ROOT / directory).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
+            if path.is_file() and not {"__pycache__", "tests"} & {*path.relative_to(ROOT).parts}
         }
     assert expected <= members.keys()
     modules = ("examples/bazel/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")

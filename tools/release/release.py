@@ -36,18 +36,23 @@ FILES = (
 DIRECTORIES = (
     *(
         ".bcr",
-        "cc",
         "cmake",
         "docs",
         "examples",
+        "gfxemu",
         "manifests",
         "qola",
+        "qola_base",
+        "qola_lab",
         "rules",
+        "runtime",
         "tests/e2e/own_rocm",
     ),
     *("tests/e2e/two_pins", "tests/manifests", "tests/servers", "third_party", "tools"),
 )
 LEFT_OUT = ("__pycache__", "_ruleset")
+#: Tests of the parts.
+TESTS = ("gfxemu/tests/", "qola_lab/tests/", "runtime/tests/")
 
 TEMPLATES = ".bcr"
 #: The modules of a release: directories of the archive, as in .bcr/config.yml.
@@ -88,6 +93,7 @@ def release_files(root: Path) -> dict[str, Path]:
         for name, path in names.items()
         # Links such as bazel-bin lead out of the checkout.
         if not any(part in LEFT_OUT or part.startswith("bazel-") for part in name.parts)
+        and not name.as_posix().startswith(TESTS)
     }
 
 

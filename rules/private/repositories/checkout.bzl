@@ -1,7 +1,24 @@
 """Links to the files of this checkout, so that linters and tests of pages declare the files that they read."""
 
 # A stray directory beside these, such as a virtual environment, is not part of the checkout.
-_DIRECTORIES = [".bcr", ".ci", "bench", "cc", "cmake", "docs", "examples", "manifests", "qola", "rules", "tests", "third_party", "tools"]
+_DIRECTORIES = [
+    ".bcr",
+    ".ci",
+    "bench",
+    "cmake",
+    "docs",
+    "examples",
+    "gfxemu",
+    "manifests",
+    "qola",
+    "qola_base",
+    "qola_lab",
+    "rules",
+    "runtime",
+    "tests",
+    "third_party",
+    "tools",
+]
 
 def _is_ours(name):
     """Whether .gitignore has no line for a file or directory."""
