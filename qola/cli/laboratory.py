@@ -56,17 +56,9 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
     name = Path(ROOT).absolute().name
     bazel: Any = importlib.import_module("qola.build.bazel")  # not needed by --help
     label = _PROGRAM if name == "_main" else f"@@{name}{_PROGRAM}"
-    command = [
-        *bazel.find_bazel(environ, ruleset_root()),
-        "run",
-        "--ui_event_filters=-info",
-        "--noshow_progress",
-        label,
-        "--",
-        *words,
-    ]
+    options = ["--ui_event_filters=-info", "--noshow_progress"]
+    start = [*bazel.find_bazel(environ, ruleset_root()), "run", *options, label, "--"]
     sys.stdout.flush()
-    ran = subprocess.run(
-        [*start, "--", *words], env=bazel.child_environment(environ), cwd=directory, check=False
-    )
+    child = bazel.child_environment(environ)
+    ran = subprocess.run([*start, *words], env=child, cwd=directory, check=False)
     return ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
