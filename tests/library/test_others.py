@@ -100,7 +100,7 @@ def test_pages(tmp_path: Path) -> None:
     """Prevents: a C caller cannot pass a paged cache."""
     pages: dict[str, Any] = {"num_pages": 32, "kv_indptr": "memory", "kv_page_indices": "memory"}
     cases = [{**pages, "seqstart_k": None}, pages]
-    fields = {"hdim_q": 128, "hdim_v": 128, "lse": False, "mask": "bottom_right"}
+    fields = {"hdim_q": 128, "hdim_v": 128}
     results, launches = answers(PAGED, "mha_batch_prefill", fields, cases, tmp_path)
     served, other = results
     assert served[0] == [OK, OK]

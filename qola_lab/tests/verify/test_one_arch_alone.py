@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from qola_lab.tests.verify.run_consumer import RESTRICTED, ROWS, expected, run
+from qola_lab.tests.verify.run_consumer import BUNDLE, RESTRICTED, ROWS, expected, run
 from qola_lab.tests.verify.table import GFX942, GFX950, Row
 
-DIRS = tuple(library.parent for library in RESTRICTED)
+DIRS = (*(library.parent for library in RESTRICTED), BUNDLE / "lib")
 DIRECTIONS = {library.stem.rpartition("_")[2] for library in RESTRICTED}
 
 
