@@ -1,4 +1,4 @@
-"""Modules that Python imports: their plans, and the BUILD files for Bazel."""
+"""Plans of modules that Python imports; a BUILD file is in tests/golden/plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from qola.plan.python_modules import plan_python_module
 from qola.plan.request import Request, ResolvedModule
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
-from qola.repository import __main__ as repository
 from qola_base.errors import PlanError
 from qola_base.files import sha256_of_text
 from tests.support.later_tree import write_pybind_tree
@@ -73,19 +72,6 @@ def test_module_together_with_attention(plan: PlanFunction) -> None:
     result = plan(HEAD + ENUM + attention + small)
     assert [module.library for module in result.modules] == ["ns_libmha_fwd.so"]
     assert [module.library for module in result.python_modules] == ["module_aiter_enum.so"]
-
-
-def test_build_file(repo_root: Path, aiter_tree: Path, tmp_path: Path) -> None:
-    """Prevents: an unreviewed change of the macro call, or missing exported symbols."""
-    manifest = tmp_path / "m.toml"
-    manifest.write_text(HEAD + ENUM)
-    arguments = ["--name", "m", "--manifest", str(manifest), "--display", "m.toml"]
-    arguments += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter"]
-    assert repository.main([*arguments, "--output", str(tmp_path)]) == 0
-    golden = repo_root / "tests/golden/python_module.BUILD.txt"
-    assert (tmp_path / "BUILD.bazel").read_text() == golden.read_text()
-    exports = (tmp_path / "module_aiter_enum.exports").read_text()
-    assert exports.split() == ["{", "global:", "PyInit_module_aiter_enum;", "local:", "*;", "};"]
 
 
 @pytest.mark.parametrize("changes", [{"spec": BuildSpec(mode="cpp_itfs")}, {}])

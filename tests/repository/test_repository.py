@@ -30,6 +30,10 @@ name = "libmha_fwd"
 name = "libmha_bwd"
 receipt = 700
 
+[[modules]]
+name = "module_aiter_enum"
+mode = "pybind"
+
 [[mha_fwd_variants]]
 dtype = "bf16"
 hdim = 128
@@ -121,6 +125,7 @@ def check_golden(repo_root: Path, name: str, text: str) -> None:
         ("libmha_fwd/entry/kernel_names.cpp", "fwd_kernel_names.cpp"),
         ("libmha_fwd.exports", "libmha_fwd.exports"),
         ("libmha_bwd.exports", "libmha_bwd.exports"),
+        ("module_aiter_enum.exports", "module_aiter_enum.exports"),
         ("plan.json", "plan.json"),
     ],
 )
@@ -163,7 +168,7 @@ def test_invalid_manifest_exit_code(
     args = ["--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
     args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
     assert repository.main(args) == 2
-    assert "bad.toml:16 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
+    assert "bad.toml:20 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
     assert not (tmp_path / "plan.json").exists()
 
 
