@@ -126,14 +126,6 @@ def test_modules_without_a_lazy_form() -> None:
     assert "module_aiter_enum_lazy" not in replace(PLAIN, modules=modules).build_file()
 
 
-def test_pack() -> None:
-    """Prevents: a pack of other kernels than requested."""
-    compare_golden("pack.txt", PLAIN.pack_file(PLAIN.modules, ["fmha_a", "fmha_b:gfx942"]))
-    assert "kernels =" not in PLAIN.pack_file(PLAIN.modules, [])
-    for name in workspace.PROGRAMS:
-        compare_golden(f"{name}.txt", PLAIN.program_file(name, PLAIN.modules))
-
-
 def test_space_in_the_cache_path() -> None:
     """Prevents: a path with a space that Bazel reads as two options."""
     changed = replace(PLAIN, disk_cache=Path("/home/a user/disk"))

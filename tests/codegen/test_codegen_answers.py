@@ -14,7 +14,6 @@ from qola.codegen.types import KernelSet, Selection
 from qola.common.answers import NO_ANSWERS
 from qola.common.folder import Folder
 from qola.fetch.fetched import record_digest, tree_answers
-from qola_base.errors import CodegenError
 from tests.codegen.fake_ck import make_tree
 
 BOTH = ("gfx942", "gfx950")
@@ -139,15 +138,3 @@ def test_generator_is_isolated_from_the_machine(
     line = (out / kernel.file).read_text().splitlines()[0]
     assert "[True, True, True, True]" in line
     assert os.path.dirname(pytest.__file__) not in line
-
-
-def test_errors_are_not_cached(fetched: Generator) -> None:
-    """Prevents: a temporary failure, such as a full disk, that is cached."""
-    text = fetched.script.read_text()
-    fetched.script.write_text(f"{text}\nraise SystemExit('no')\n")
-    record_digest(fetched.tree.root)
-    for _ in range(2):
-        before = fetched.runs
-        with pytest.raises(CodegenError):
-            fetched.run_generator()
-        assert fetched.runs == before + 1

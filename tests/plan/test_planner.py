@@ -362,14 +362,17 @@ def test_unsupported_keys_are_refused(
     assert list(tmp_path.iterdir()) == [], "something was generated first"
 
 
-def test_module_without_a_cpp_interface_is_refused(plan: PlanFunction) -> None:
-    """Prevents: mode cpp_itfs accepted for a module without a C++ interface."""
-    with pytest.raises(
-        PlanError, match=r"m.toml:5 \[\[modules\]\].mode\n.*in mode cpp_itfs"
-    ) as caught:
-        plan(HEAD.replace("libmha_fwd", "module_norm"))
-    fix = 'write mode = "pybind" in the [[modules]] table of module_norm'
-    assert caught.value.findings[0].fix == fix
+@pytest.mark.parametrize("module", ["module_norm", "module_mha_fwd", "module_aiter_enum"])
+def test_module_without_a_cpp_interface_is_refused(plan: PlanFunction, module: str) -> None:
+    """Prevents: mode cpp_itfs accepted for a torch or Python module, which has no C++ interface."""
+    texts = {HEAD: {}, HEAD.replace("cpp_itfs", "pybind"): {"spec": BuildSpec(mode="cpp_itfs")}}
+    for text, changes in texts.items():
+        with pytest.raises(PlanError) as caught:
+            plan(text.replace("libmha_fwd", module), **changes)
+        finding = caught.value.findings[0]
+        assert finding.place == "m.toml:5 [[modules]].mode"
+        assert finding.found == f"{module} in mode cpp_itfs"
+        assert finding.fix == f'write mode = "pybind" in the [[modules]] table of {module}'
 
 
 @pytest.mark.parametrize(

@@ -196,12 +196,6 @@ def test_torch_module_without_kernels_is_refused(plan: PlanFunction) -> None:
         plan("module_mha_fwd", more='drop_directions = ["fwd"]\n')
 
 
-def test_torch_module_in_mode_cpp_itfs_is_refused(plan: PlanFunction) -> None:
-    """Prevents: a torch module built although the manifest requests a C++ interface."""
-    with pytest.raises(PlanError, match="module_mha_fwd in mode cpp_itfs"):
-        plan("module_mha_fwd", mode="cpp_itfs")
-
-
 def test_build_file_has_the_torch_module(plan: PlanFunction) -> None:
     """Prevents: a planned torch module without a Bazel target."""
     text = manifest_build_file(plan("module_mha_fwd"), source="m.toml", aiter="aiter")

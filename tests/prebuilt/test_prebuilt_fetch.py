@@ -195,18 +195,6 @@ def test_archive_without_a_library(user: User) -> None:
     assert not user.output.exists()
 
 
-def test_failed_fetch_keeps_earlier_files(user: User) -> None:
-    """Prevents: a failed fetch leaves files of two bundles in the output directory."""
-    user.fetch("published")
-    before = read(user.output)
-    user.put("other", overwrite=True)
-    archive = user.published / user.archive
-    archive.write_bytes(archive.read_bytes()[:-50])
-    shutil.rmtree(user.directory / "cache")
-    user.fetch("published", code=10)
-    assert read(user.output) == before
-
-
 def test_published_twice(user: User) -> None:
     """Prevents: qola uploads an identical bundle again, or overwrites a different one."""
     assert not user.put("bundle"), "the same was written again"

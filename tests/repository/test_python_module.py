@@ -18,7 +18,6 @@ from qola.plan.planner import build_plan
 from qola.plan.python_modules import plan_python_module
 from qola.plan.request import Request, ResolvedModule
 from qola.plan.resolve import resolve
-from qola.plan.spec import BuildSpec
 from qola_base.errors import PlanError
 from qola_base.files import sha256_of_text
 from tests.support.later_tree import write_pybind_tree
@@ -72,17 +71,6 @@ def test_module_together_with_attention(plan: PlanFunction) -> None:
     result = plan(HEAD + ENUM + attention + small)
     assert [module.library for module in result.modules] == ["ns_libmha_fwd.so"]
     assert [module.library for module in result.python_modules] == ["module_aiter_enum.so"]
-
-
-@pytest.mark.parametrize("changes", [{"spec": BuildSpec(mode="cpp_itfs")}, {}])
-def test_mode_cpp_itfs_is_refused(changes: dict[str, Any], plan: PlanFunction) -> None:
-    """Prevents: a C++ library without functions to call."""
-    mode = "" if changes else 'mode = "cpp_itfs"\n'
-    with pytest.raises(PlanError) as caught:
-        plan(HEAD + ENUM + mode, **changes)
-    (finding,) = caught.value.findings
-    assert finding.found == "module_aiter_enum in mode cpp_itfs"
-    assert finding.fix == 'write mode = "pybind" in the [[modules]] table of module_aiter_enum'
 
 
 @pytest.mark.parametrize(
