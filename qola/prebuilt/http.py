@@ -1,8 +1,7 @@
 """Files of an HTTP server, by urllib3, with retries, deadlines and a scoped token.
 
-A socket's timeout restarts with each byte, so a server could extend a request without end.
-http.client reads status lines, headers, "100 Continue", chunk sizes and trailers through one file
-object: each of its reads gets the remaining time of the request as its timeout.
+urllib3 has timeouts for silence, which restart with each byte, so a server could extend a request
+without end. So a thread makes the request, and whoever waits for it gives up at the deadline.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from __future__ import annotations
 import io
 import ipaddress
 import re
-import socket
+import threading
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.client import HTTPResponse
 from pathlib import Path
+from queue import Empty, Full, Queue
 from typing import Any, BinaryIO
 
 import urllib3
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, MaxRetryError
 from urllib3.util import parse_url
 
@@ -100,77 +97,6 @@ class Transport:
     patience: float = _PATIENCE
 
 
-class _Deadline:
-    """The time at which a request is aborted; received content extends it."""
-
-    def __init__(self, patience: float) -> None:
-        self._started, self._patience, self._moved = time.monotonic(), patience, 0
-
-    def move(self, count: int) -> None:
-        """Extend the deadline for `count` transferred bytes of content."""
-        self._moved += count
-
-    @property
-    def left(self) -> float:
-        """Remaining seconds; 0 or less after the deadline."""
-        return self._started + self._patience + self._moved / SLOWEST - time.monotonic()
-
-    def __str__(self) -> str:
-        return f"{self._moved} bytes in {time.monotonic() - self._started:.0f} s"
-
-
-#: The deadline of the current request. urllib3 creates connections and passes them no arguments.
-_deadline: ContextVar[_Deadline] = ContextVar("_deadline")
-
-
-class _Reader(io.RawIOBase):
-    """Reads a socket until the deadline."""
-
-    def __init__(self, sock: socket.socket, file: io.RawIOBase) -> None:
-        self._sock, self._file, self._timeout = sock, file, sock.gettimeout()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        left = _deadline.get().left
-        if left <= 0:
-            raise TimeoutError("the request takes too long")
-        self._sock.settimeout(left if self._timeout is None else min(self._timeout, left))
-        return self._file.readinto(buffer)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        self.fp = io.BufferedReader(_Reader(sock, self.fp.detach()))
-
-
-class _Connection(HTTPConnection):
-    response_class = _Response
-
-    def send(self, data: Any) -> None:
-        # Python limits the total time of each of these calls.
-        super().send(data)
-        _deadline.get().move(len(data))
-
-
-class _TlsConnection(_Connection, HTTPSConnection):
-    pass
-
-
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
 class HttpSource(Source):
     """A directory of an HTTP server; `withheld` is the reason not to send it the token."""
 
@@ -223,11 +149,8 @@ class HttpSource(Source):
         url, retry = self.place(name), self._transport.retry
         while True:
             response = None
-            _deadline.set(_Deadline(self._transport.patience))
             try:
-                with self._request(method, url, file) as response:
-                    if method == "GET" and response.status == 200:
-                        self._receive(url, response, file, limit)
+                response = self._attempt(method, url, file, limit)
                 if response.status not in _AGAIN:
                     return response
                 reason = _words(response)
@@ -244,6 +167,51 @@ class HttpSource(Source):
             except (HTTPError, ValueError, ArithmeticError):
                 # Ignore an invalid Retry-After.
                 retry.sleep()
+
+    def _attempt(
+        self, method: str, url: str, file: BinaryIO, limit: int
+    ) -> urllib3.BaseHTTPResponse:
+        """Make a request in a thread; write its content to a file until the deadline."""
+        parts: Queue[bytes | urllib3.BaseHTTPResponse | BaseException] = Queue(4)
+        patience = self._transport.patience
+
+        def run() -> None:
+            # If nobody waits any more, Full ends the thread.
+            with suppress(Full):
+                try:
+                    with self._request(method, url, file) as response:
+                        for chunk in self._receive(response) if method == "GET" else ():
+                            parts.put(chunk, timeout=patience)
+                    parts.put(response, timeout=patience)
+                except Full:
+                    raise
+                except BaseException as error:
+                    parts.put(error, timeout=patience)
+
+        moved = file.seek(0, io.SEEK_END) if method == "PUT" else 0
+        file.seek(0)
+        if method == "GET":
+            file.truncate()
+        started = logged = time.monotonic()
+        threading.Thread(target=run, daemon=True).start()
+        while True:
+            try:
+                left = started + patience + moved / SLOWEST - time.monotonic()
+                part = parts.get(timeout=max(left, 0))
+            except Empty:
+                passed = f"{moved} bytes in {time.monotonic() - started:.0f} s"
+                raise UnreachableError(f"{passed}: it is too slow") from None
+            if isinstance(part, BaseException):
+                raise part
+            if not isinstance(part, bytes):
+                return part
+            moved += len(part)
+            if moved > limit:
+                raise too_large(url, limit)
+            file.write(part)
+            if time.monotonic() - logged >= _INTERVAL:
+                logged = time.monotonic()
+                log.info(f"{url}: {moved / 1e6:.1f} MB")
 
     def _request(self, method: str, url: str, file: BinaryIO) -> urllib3.BaseHTTPResponse:
         body: dict[str, Any] = {"headers": self._headers}
@@ -281,28 +249,18 @@ class HttpSource(Source):
             raise PrebuiltError(Finding(url, f"a redirect to {target}", "one to https, or none"))
         return target
 
-    def _receive(
-        self, url: str, response: urllib3.BaseHTTPResponse, file: BinaryIO, limit: int
-    ) -> None:
-        file.seek(0)
-        file.truncate()
-        logged = time.monotonic()
+    def _receive(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """Yield the content of a file; nothing for another status."""
         length = response.headers.get("Content-Length", "0")
         if not re.fullmatch("[0-9]{1,18}", length):
             raise _BadAnswerError(f"Content-Length {_shown(length)}")
-        while True:
+        while response.status == 200:
             with _answer():
                 # read() would read without end at a chunk of negative size.
                 chunk = response.read1(_PART, decode_content=False)
             if not chunk:
                 return
-            if file.tell() + len(chunk) > limit:
-                raise too_large(url, limit)
-            file.write(chunk)
-            _deadline.get().move(len(chunk))
-            if time.monotonic() - logged >= _INTERVAL:
-                logged = time.monotonic()
-                log.info(f"{url}: {file.tell() / 1e6:.1f} MB")
+            yield chunk
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
@@ -310,14 +268,14 @@ class HttpSource(Source):
         proxy = proxies.get(self._url.scheme or "")
         how: dict[str, Any] = {"timeout": self._transport.timeout}
         if not proxy or is_this_machine(host) or urllib.request.proxy_bypass(host, proxies):
-            return _with_deadline(urllib3.PoolManager(**how))
+            return urllib3.PoolManager(**how)
         try:
             url = parse_url(proxy if "://" in proxy else f"http://{proxy}")
             # make_headers encodes latin-1, which keeps each byte.
             auth = urllib.parse.unquote(url.auth or "", encoding="latin-1")
             how["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=auth or None)
             place = url._replace(auth=None).url
-            return _with_deadline(urllib3.ProxyManager(place, **how))
+            return urllib3.ProxyManager(place, **how)
         except ValueError:
             # Without the URL, which may contain a password.
             words = "the proxy of the environment is invalid; expected"
@@ -337,11 +295,6 @@ class HttpSource(Source):
         return headers
 
 
-def _with_deadline(pool: urllib3.PoolManager) -> urllib3.PoolManager:
-    pool.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
-    return pool
-
-
 class _BadAnswerError(Exception):
     """A server's response is invalid or incomplete; the request is repeated."""
 
@@ -354,9 +307,6 @@ def _answer() -> Iterator[None]:
     except (UnreachableError, MemoryError):
         raise
     except Exception as error:
-        given = _deadline.get()
-        if given.left <= 0:
-            raise UnreachableError(f"{given}: it is too slow") from None
         cause = error.reason if isinstance(error, MaxRetryError) else error
         # Further arguments of a broken connection repeat the first in Python's notation.
         text = str(cause.args[0] if cause and cause.args else cause)

@@ -27,7 +27,6 @@ from qola.prebuilt.record import (
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
 from qola_base.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
-from qola_base.files import sha256_of
 from qola_base.progress import log
 from qola_base.system_errors import disk_error
 
@@ -77,7 +76,8 @@ def publish(
 ) -> Published:
     """Publish a bundle at a target.
 
-    An existing bundle stays if it is the same, complete, and signed as requested.
+    An existing bundle of the same content stays: its record was written last. It is signed if it
+    is not yet signed as requested.
 
     Raises:
         PrebuiltError: the target has another bundle with the same key.
@@ -86,26 +86,20 @@ def publish(
     """
     name = record_name(key.text)
     there = published(key, target, overwrite=overwrite)
-    serial = int(time.time()) if there or overwrite else 0
-    if there and there.archive == packed:
-        serial = there.serial
-    record = record_of(key, packed, serial)
+    if there and there.archive.tar_sha256 != packed.tar_sha256:
+        raise PrebuiltError(
+            Finding(
+                target.place(name),
+                f"a bundle whose tar file has sha256 {there.archive.tar_sha256}",
+                f"sha256 {packed.tar_sha256}: the same inputs give the same bytes",
+                "compare the two (diffoscope); qola publish --overwrite replaces it",
+            ),
+            "another bundle with the same key is there",
+        )
+    record = there or record_of(key, packed, int(time.time()) if overwrite else 0)
     try:
-        if there and there.archive.tar_sha256 != packed.tar_sha256:
-            raise PrebuiltError(
-                Finding(
-                    target.place(name),
-                    f"a bundle whose tar file has sha256 {there.archive.tar_sha256}",
-                    f"sha256 {packed.tar_sha256}: the same inputs give the same bytes",
-                    "compare the two (diffoscope); qola publish --overwrite replaces it",
-                ),
-                "another bundle with the same key is there",
-            )
-        whole = there is not None and _is_whole(target, there, archive)
-        data = record.to_json().encode("utf-8")
-        if whole:
-            data = target.read(name, MAX_SIZE) or data
-        else:
+        data = (target.read(name, MAX_SIZE) if there else None) or record.to_json().encode("utf-8")
+        if there is None:
             target.write(archive_name(key.text), archive)
             line = f"{packed.sha256}  {archive_name(key.text)}\n"
             target.write(f"{archive_name(key.text)}.sha256", line.encode("ascii"))
@@ -116,14 +110,14 @@ def publish(
             unsigned = target.read(file, MAX_SIZE) != signed
             if unsigned:
                 target.write(file, signed)
-        if not whole:
+        if there is None:
             # Last, so that the other files exist when the record does.
             target.write(name, data)
     except UnreachableError as error:
         raise _not_published(target, error) from None
     except OSError as error:
         raise BundleError(disk_error(error).findings, _NOT_PUBLISHED) from None
-    return Published(there if there and whole else record, written=unsigned or not whole)
+    return Published(record, written=unsigned or there is None)
 
 
 def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
@@ -170,15 +164,3 @@ def check_same(before: Key, after: Key) -> None:
             ),
             _NOT_PUBLISHED,
         )
-
-
-def _is_whole(target: Source, there: Record, archive: Path) -> bool:
-    """Read the target's archive, and return whether it matches its record."""
-    copy = archive.with_name(f"{archive.name}.there")
-    try:
-        found = target.download(archive_name(there.key), copy, there.archive.size)
-        return found and sha256_of(copy) == there.archive.sha256
-    except PrebuiltError:
-        return False
-    finally:
-        copy.unlink(missing_ok=True)

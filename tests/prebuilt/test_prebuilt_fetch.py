@@ -206,14 +206,14 @@ def test_published_twice(user: User) -> None:
 
 @pytest.mark.parametrize("damage", ["gone", "another", "unsigned"])
 def test_publishing_again_repairs(user: User, damage: str) -> None:
-    """Prevents: a broken publication stays broken because qola reports "there already"."""
+    """Prevents: a broken publication that cannot be repaired, or a bundle that stays unsigned."""
     archive = user.published / user.archive
     if damage == "another":
         archive.write_bytes(archive.read_bytes()[::-1])
     else:
         (archive if damage == "gone" else user.published / user.signature).unlink()
     user.fetch("published", SIGNED, code=9 if damage == "gone" else 10)
-    assert user.put("bundle")
+    assert user.put("bundle", overwrite=damage != "unsigned")
     user.fetch("published", SIGNED)
     assert not user.put("bundle")
 
