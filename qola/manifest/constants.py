@@ -89,12 +89,6 @@ MAX_BATCH = 64
 MAX_INTEGER = 2**31 - 1
 """The largest int of C++: CK's generators write integers into C++."""
 
-MAX_TEXT = 4096
-"""Maximal characters of a string: the longest path of Linux."""
-
-MAX_ITEMS = 4096
-"""Maximal items of a list and tables of an array; AITER has 60 modules."""
-
 
 def describe_receipt(receipt: int) -> str:
     """Return a receipt as messages write it: ``700 (te)``."""

@@ -19,7 +19,6 @@ from qola.manifest.constants import (
     BIAS_KINDS,
     CAUSAL_MASKS,
     FMHA_MODES,
-    MAX_ITEMS,
     NATIVE,
 )
 from qola.manifest.fields import Kind, TableSpec, flags
@@ -38,15 +37,11 @@ from qola.manifest.types import (
 )
 from qola.manifest.values import check_value, either, expectation, namespace_fault, quote
 from qola_base.errors import Finding, ManifestError, Severity, visible
-from qola_base.files import UnfitFileError, bounded_bytes, too_long
 
 __all__ = ["Manifest", "ModuleSpec", "load", "loads"]
 
-MAX_BYTES = 128 * 1024
-"""Maximal size of a manifest: a hundred times that of the shipped ones."""
-
-MAX_ERRORS = 100
-"""Reading stops after this many errors: most repeat the same mistake."""
+_MAX_COMBINATIONS = 4096
+"""Maximal combinations of a function's arguments: each is a compile."""
 
 Values = dict[str, Any]
 BOTH = (False, True)
@@ -71,8 +66,9 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
     """
     name = display or path.as_posix()
     try:
-        data = bounded_bytes(path, MAX_BYTES)
-    except (OSError, UnfitFileError) as error:
+        data = path.read_bytes()
+    # A name with a null character is a ValueError.
+    except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
         raise ManifestError(Finding(name, found, _EXPECTED, similar_file(path))) from None
     try:
@@ -87,8 +83,6 @@ def load(path: Path, *, display: str | None = None) -> Manifest:
 
 def loads(text: str, *, file: str) -> Manifest:
     """Read a manifest from a string; ManifestError with every finding if it is not valid."""
-    if len(text) > MAX_BYTES:
-        raise ManifestError(Finding(file, too_long(MAX_BYTES), _EXPECTED))
     try:
         document, lines = toml.parse_toml(text)
     except toml.TomlSyntaxError as error:
@@ -172,17 +166,12 @@ class _Reader:
         self.file = file
         self.lines = lines
         self._findings: list[tuple[int, Finding]] = []
-        self._errors = 0
 
     def report(
         self, path: toml.Path, found: str, expected: str, fix: str = "", level: Severity = "error"
     ) -> None:
         place = place_of(self.file, self.lines, path)
         self._findings.append((self.lines.of(path), Finding(place, found, expected, fix, level)))
-        self._errors += level == "error"
-        if self._errors == MAX_ERRORS:
-            title = f"{self.file} is not a valid manifest; reading stopped here"
-            raise ManifestError(self.sorted_findings(), title)
 
     def warn(self, path: toml.Path, found: str, expected: str, fix: str = "") -> None:
         self.report(path, found, expected, fix, "warning")
@@ -215,9 +204,6 @@ class _Reader:
                 found = f"[{table.name}], one table" if table.repeated else f"[[{table.name}]]"
             self.report((table.name,), found, f"{table.header}", f"write {table.header}")
             return [] if table.repeated else [{}]
-        if len(raw) > MAX_ITEMS:
-            self.report((table.name,), f"{len(raw)} tables", f"{MAX_ITEMS} at most")
-            return []
         if not table.repeated:
             return [self._values(table, raw, (table.name,))]
         return [self._values(table, item, (table.name, n)) for n, item in enumerate(raw)]
@@ -366,10 +352,11 @@ def _check_functions(reader: _Reader, tables: list[Values], *, for_aiter: bool) 
         reader.report(("functions", 0), found, expected, "remove [[functions]], or set that mode")
     for n, table in enumerate(tables):
         lists = [value for _, value in table.get("arguments", ()) if isinstance(value, tuple)]
-        if (number := math.prod(map(len, lists))) > MAX_ITEMS:
+        if (number := math.prod(map(len, lists))) > _MAX_COMBINATIONS:
             found = f"{number} combinations of arguments"
             fix = "name the values that the server uses, in several [[functions]] tables"
-            reader.report(("functions", n, "arguments"), found, f"{MAX_ITEMS} at most", fix)
+            most = f"{_MAX_COMBINATIONS} at most"
+            reader.report(("functions", n, "arguments"), found, most, fix)
 
 
 def _check_further_names(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qola.common.suggestions import did_you_mean
-from qola.manifest.constants import MAX_ITEMS, MAX_TEXT, NATIVE, OTHER_ARCHS, TESTED_ARCHS
+from qola.manifest.constants import NATIVE, OTHER_ARCHS, TESTED_ARCHS
 from qola.manifest.fields import Field, ItemType, Kind, Shape
 from qola_base.errors import unseen, visible
 
@@ -120,7 +120,7 @@ def _check_item(field: Field, raw: object, where: str) -> tuple[Any, list[ValueF
         names = dict(field.names)
         if raw in names:
             return names[raw], []
-        return None, [ValueFault(quote(raw), did_you_mean(raw[:MAX_TEXT], names))]
+        return None, [ValueFault(quote(raw), did_you_mean(raw, names))]
     elif isinstance(raw, int) and ItemType.INTEGER in items:
         free = field.kind in (Kind.CHOICES, Kind.ARGUMENTS)
         inside = free or field.minimum <= raw <= field.maximum
@@ -134,23 +134,19 @@ def _text_faults(field: Field, text: str) -> Iterator[ValueFault]:
             yield ValueFault("an empty string", "" if field.required else "leave the key out")
     elif field.allowed:
         if text not in field.allowed:
-            yield ValueFault(quote(text), did_you_mean(text[:MAX_TEXT], field.allowed))
-    elif field.pattern and len(text) <= MAX_TEXT and not re.fullmatch(field.pattern, text):
+            yield ValueFault(quote(text), did_you_mean(text, field.allowed))
+    elif field.pattern and not re.fullmatch(field.pattern, text):
         yield ValueFault(quote(text))
     else:
         yield from _character_faults(text)
 
 
 def _character_faults(text: str) -> Iterator[ValueFault]:
-    if len(text) > MAX_TEXT:
-        yield ValueFault(f"{quote(text)} of {len(text)} characters", f"{MAX_TEXT} at most")
-    elif character := unseen(text):
+    if character := unseen(text):
         yield ValueFault(quote(text), f"a value without the character U+{ord(character):04X}")
 
 
 def _count_fault(field: Field, items: Collection[object]) -> ValueFault | None:
-    if len(items) > MAX_ITEMS:
-        return ValueFault(f"{len(items)} items", f"{MAX_ITEMS} at most")
     if items or field.may_be_empty:
         return None
     return ValueFault("an empty list", f"leave {field.key} out ({field.omitted})")
