@@ -360,9 +360,9 @@ def _qola_impl(mctx):
 
     # For generators that read tuning tables; fetched when a plan runs one. With bytecode: a plan starts one per module.
     pip_repository(
-        name = "qola_pip_tables",
+        name = "qola_pip_generators",
         directory = True,
-        requirements = Label("//third_party/python:tables.txt"),
+        requirements = Label("//third_party/python:generators.txt"),
     )
 
     # For kernels in Triton; fetched when such a kernel is compiled. Leaves out other vendors' backends, 40 % of the size.

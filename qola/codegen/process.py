@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import resource
 import select
 import stat
 import sys
 from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
+from qola.common.extras import missing_packages
 from qola.common.processes import TooLongError, TooMuchError, run_group
 from qola_base.errors import CodegenError, Finding
 
@@ -19,6 +25,16 @@ TIMEOUT = 900
 #: Bytes of messages; those of the 0.1.7 wheels write a few lines.
 _MAX_OUTPUT = 16 << 20
 _TAIL_LINES = 25
+
+#: Packages of third_party/python/generators.txt, which AITER's generators import.
+_PACKAGES = (
+    *("pandas", "numpy", "dateutil", "pytz", "six", "tzdata"),
+    *("jinja2", "markupsafe", "packaging"),
+)
+_PATH = "QOLA_GENERATOR_PATH"
+"""Environment variable of a generator: the directories in which packages may be."""
+
+_MISSING = re.compile(rf"No module named '(?:{'|'.join(_PACKAGES)})'")
 
 # As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
 _PACKAGE_ROOT = Path(__file__).parent.parent.parent
@@ -40,15 +56,18 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
     """Run a module of qola as a program in `cwd`, without the caller's environment.
 
     Python writes no byte code into the AITER tree (-B) and can only import its own modules and qola
-    (-S, -s). The hash seed is fixed, so that the output depends only on the input.
+    (-S, -s), and the packages of `offer_packages`. The hash seed is fixed, so that the output
+    depends only on the input.
 
     Raises:
+        MissingPackagesError: the generator imports a package that this Python does not have.
         CodegenError: the process fails, exceeds `TIMEOUT`, or writes too many messages; the finding
             has `place` and the last messages.
     """
     python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
     command = [*python, module, *arguments]
     env = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
+    env[_PATH] = os.pathsep.join(filter(None, sys.path))
     try:
         done = run_group(command, cwd=cwd, env=env, timeout=TIMEOUT, limit=_MAX_OUTPUT, merged=True)
     except TooLongError:
@@ -60,6 +79,8 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
         if done.code == 0:
             return
         tail = "\n".join(done.out.decode("utf-8", "replace").splitlines()[-_TAIL_LINES:])
+        if _MISSING.search(tail):
+            raise missing_packages("generators", place)
         found, expected = f"exit code {done.code}; the generator wrote:\n{tail}", "exit code 0"
     raise CodegenError(Finding(place, found, expected))
 
@@ -102,3 +123,46 @@ def ignore_bytecode() -> None:
     """
     # Below a file, Python finds no byte code and can write none.
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = os.devnull
+
+
+def offer_packages() -> None:
+    """Let this process import the packages of AITER's generators, and no other installed package.
+
+    So its output does not depend on what else is installed.
+    """
+    # NumPy would start a thread per core, and none of them would have work.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    sys.meta_path.append(_PackageFinder(os.environ.get(_PATH, "").split(os.pathsep)))
+
+
+class _PackageFinder(MetaPathFinder):
+    """Finds the packages of generators in directories of installed packages."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self._path = path
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of one of the packages; None for other modules and for submodules."""
+        spec = PathFinder.find_spec(name, self._path) if name in _PACKAGES else None
+        if spec is None or spec.origin is None:
+            return None
+        return spec_from_file_location(
+            name,
+            spec.origin,
+            loader=_BytecodeLoader(name, spec.origin),
+            submodule_search_locations=spec.submodule_search_locations,
+        )
+
+
+class _BytecodeLoader(SourceFileLoader):
+    """Loads a package with byte code, in spite of `ignore_bytecode`: pandas would take 1 s more."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the package's code."""
+        prefix, sys.pycache_prefix = sys.pycache_prefix, None
+        try:
+            super().exec_module(module)
+        finally:
+            sys.pycache_prefix = prefix

@@ -15,7 +15,7 @@ _TINYGRAD = {"tinygrad": "tinygrad"} if sys.version_info >= (3, 11) else {}
 
 EXTRAS: Mapping[str, Mapping[str, str]] = {
     "report": _REPORT,
-    "tables": {"pandas": "pandas"},
+    "generators": {"jinja2": "jinja2", "packaging": "packaging", "pandas": "pandas"},
     "verify": {**_REPORT, "numpy": "numpy", **_TINYGRAD},
 }
 """By extra of pyproject.toml: its packages by the names of their modules."""
@@ -47,9 +47,9 @@ def missing_packages(extra: str, place: str) -> MissingPackagesError:
     """Return the error of a place that needs an extra whose packages are not all installed."""
     missing = [name for module, name in EXTRAS[extra].items() if find_spec(module) is None]
     fix = f"{sys.executable} -m pip install {' '.join(missing)}"
-    if extra == "tables" and "BUILD_WORKSPACE_DIRECTORY" in os.environ:
+    if extra == "generators" and "BUILD_WORKSPACE_DIRECTORY" in os.environ:
         # Bazel has the packages of the other extras among the program's.
-        fix = "./bazelw run //:qola_with_pandas -- ..., in place of //:qola"
+        fix = "./bazelw run //:qola_with_generators -- ..., in place of //:qola"
     return MissingPackagesError(
         Finding(
             place,

@@ -29,16 +29,16 @@ from qola_base.rule_main import run_main
 UNFETCHED = "unfetched"
 """File that exists until the trees of kernels in Triton are fetched."""
 
-NEEDS_PANDAS = "needs_pandas"
-"""File that exists if a generator imports pandas, which this Python does not have."""
+NEEDS_PACKAGES = "needs_packages"
+"""File that exists if a generator imports packages that this Python does not have."""
 
 
 def write_repository(args: argparse.Namespace) -> None:
     """Plan a manifest and write its repository.
 
     Raises:
-        MissingPackagesError: a generator imports pandas. The repository rule fetches it, and runs
-            this program again.
+        MissingPackagesError: a generator imports packages. The repository rule fetches them, and
+            runs this program again.
         QolaError: as `resolve` and `build_plan`.
     """
     output: Path = args.output
@@ -74,7 +74,7 @@ def write_repository(args: argparse.Namespace) -> None:
     try:
         plan = build_plan(resolved, Folder(output))
     except MissingPackagesError:
-        (output / NEEDS_PANDAS).touch()
+        (output / NEEDS_PACKAGES).touch()
         raise
     write("plan.json", plan.to_json())
     write("inputs.txt", "\n".join(plan.inputs) + "\n")

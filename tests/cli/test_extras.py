@@ -25,7 +25,7 @@ PINS = ROOT / "third_party/python"
 
 MODULES = {
     "report": ("qola_base/code_object", "qola_lab/trees", "qola/report"),
-    "tables": ("qola/codegen",),
+    "generators": ("qola/codegen",),
     "verify": (
         "gfxemu",
         *(f"qola_lab/{name}" for name in ("fmha", "models", "problems", "reference", "verify")),

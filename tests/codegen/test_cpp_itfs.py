@@ -1,13 +1,9 @@
-"""Functions of csrc/cpp_itfs: names and sources of libraries equal AITER's.
-
-The comparison with jinja2 runs if it is installed (CONTRIBUTING.md).
-"""
+"""Functions of csrc/cpp_itfs: names and sources of libraries equal AITER's."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,6 @@ from qola.aiter.template_functions import template_functions
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.cpp_itfs.render import OPTIONAL_FLAGS, FunctionCall, render_functions
 from qola.codegen.cpp_itfs.run import Absent
-from qola.codegen.cpp_itfs.templates import Template, TemplateError
 
 ARCHS = ("gfx942", "gfx950")
 TYPES: dict[str, Any] = {"gqa_ratio": 8, "head_size": 128, "npar_loops": 1, "block_size": 16}
@@ -102,57 +97,3 @@ def test_optional_flags_match_the_rules(repo_root: Path) -> None:
         "--offload-compression-level=19"
     }
     assert {*OPTIONAL_FLAGS} <= {" ".join(flag) for flag in rule_flags}
-
-
-CASES: list[tuple[str, dict[str, Any]]] = [
-    ("a{{ x }}b\n", {"x": True}),
-    ("{% if x > 1 %}A{% elif x == 1 %}B{% else %}C{% endif %}!\n\n", {"x": 1}),
-    ("{% if y %}{% if x %}A{% else %}B{% endif %}{% else %}D{% endif %}", {"x": 0, "y": 1}),
-    ("{% if not y %}{{ z }}{% elif x or y %}E{% endif %}\r\n.", {"x": 0, "y": 1}),
-    ("{{ 'a' if x == 'p' and y else 'b' if x in 'qr' else 'c' }}{# no #}", {"x": "p", "y": 0}),
-    ('{{"1" if x else "0"}}{{ none }}{{ false }}', {"x": "false"}),
-]
-
-
-@pytest.mark.parametrize(("text", "values"), CASES[:4])
-def test_template_branches(text: str, values: dict[str, Any]) -> None:
-    """Prevents: code of a branch that the arguments do not select."""
-    expected = {"a{{ x }}b\n": "aTrueb", CASES[1][0]: "B!\n", CASES[2][0]: "B", CASES[3][0]: "E\n."}
-    assert Template(text).render(**values) == expected[text]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{% for x in y %}{% endfor %}", "only if, elif, else and endif"),
-        ("{% if x %}", "an if without endif"),
-        ("{% endif %}", "only if, elif"),
-        ("{{ y }}", "y has no value"),
-        ("{{ x | upper }}", "x | upper: an expression that is not supported"),
-        ("{% if x is none %}{% endif %}", "x is none: an expression that is not supported"),
-        ("{{ x. }}", "an expression that is not supported"),
-    ],
-)
-def test_unsupported_syntax_is_an_error(text: str, message: str) -> None:
-    """Prevents: a source that silently lacks code of a template."""
-    with pytest.raises(TemplateError) as caught:
-        Template(text).render(x=1)
-    assert message in str(caught.value)
-
-
-def test_jinja2_renders_equal_text(tree: AiterTree) -> None:
-    """Prevents: a source that differs from the source that AITER compiles."""
-    jinja2 = pytest.importorskip("jinja2")
-    for text, values in CASES:
-        expected = jinja2.Template(text).render(**values)
-        assert Template(text).render(**values) == expected, text
-    files = sorted((tree.root / tree.csrc_dir / "cpp_itfs").rglob("*.jinja"))
-    assert len(files) > 6
-    meta = importlib.import_module("jinja2.meta")
-    for file in files:
-        text = file.read_text("utf-8")
-        used = meta.find_undeclared_variables(jinja2.Environment().parse(text))
-        for flag in (False, True):
-            values = {name: TYPES.get(name, flag) for name in used}
-            values |= {"func_name": "name", "block_size": 16 if flag else 1}
-            assert Template(text).render(**values) == jinja2.Template(text).render(**values), file

@@ -16,7 +16,7 @@ from qola.codegen.asm.arch_tables import merge_headers
 from qola.common.packages import QOLA
 from qola.plan.model import Plan
 from qola.plan.python_modules import python_exports
-from qola.repository.__main__ import NEEDS_PANDAS
+from qola.repository.__main__ import NEEDS_PACKAGES
 from qola.repository.build_files import manifest_build_file
 from qola_base.errors import QolaError
 from tests.support.folders import write
@@ -350,8 +350,8 @@ def plan_gemm(tree: AiterTree, directory: Path) -> Plan:
     return plan_text(f'{text}[[modules]]\nname = "module_gemm"\n', tree, directory / "out")
 
 
-def test_repository_rule_is_asked_for_pandas(tmp_path: Path) -> None:
-    """Prevents: a failed plan of a GEMM in Bazel, or pandas fetched for manifests without one."""
+def test_repository_rule_is_asked_for_packages(tmp_path: Path) -> None:
+    """Prevents: a failed plan of a GEMM in Bazel, or packages fetched for manifests without one."""
     root = write_gemm(tmp_path / "later")
     plain = TUNED["csrc/gemm/gemm.cu"].replace('#include "gemm.h"\n', "")
     write(root, {"csrc/gemm/plain.cu": plain})
@@ -373,7 +373,7 @@ def test_repository_rule_is_asked_for_pandas(tmp_path: Path) -> None:
         command += [f"--aiter={root}", "--aiter-repository=aiter"]
         environ = {"PYTHONPATH": f"{QOLA.parent}:{packages}"}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert (done.returncode, (output / NEEDS_PANDAS).exists()) == (is_asked, is_asked), done
+        assert (done.returncode, (output / NEEDS_PACKAGES).exists()) == (is_asked, is_asked), done
         assert ("-m pip install pandas" in done.stderr) == is_asked
 
 

@@ -37,7 +37,7 @@ def merge_tables(root: Path, table: MergedTable) -> str:
         expected = "update_config_files of core.py as in the 0.1.7 wheels or in later trees"
         fix = "name a table or none in the module's blob_gen_cmd"
         raise CodegenError(Finding(name, found, expected, fix))
-    with needs("tables", f"{name}, which AITER merges"):
+    with needs("generators", f"{name}, which AITER merges"):
         import pandas  # noqa: PLC0415
     frames = {file: _read(root, file) for file in table.files}
     columns = _columns(rule, frames)

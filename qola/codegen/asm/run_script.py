@@ -1,15 +1,14 @@
 """Runs one of AITER's generator scripts with stand-ins for modules that ask the machine.
 
-Run as ``python -B -S -m qola.codegen.asm.run_script SEEN --archs=[ARCH,...] --path=[DIR:...] SCRIPT
-ARGUMENTS...``. The names of files that the process opens are written to the file SEEN, as JSON.
+Run as ``python -B -S -m qola.codegen.asm.run_script SEEN --archs=[ARCH,...] SCRIPT ARGUMENTS...``.
+The names of files that the process opens are written to the file SEEN, as JSON.
 
 AITER's `chip_info` runs `rocminfo`, needs PyTorch's build helpers and reads the architecture from
 the environment. Generators only need the architectures with assembly (v3) kernels. Without any, the
 entry points do not call v3, and `is_v3_api_check` returns -1 ("not served") without a launch.
 
 `hsa/codegen.py` reads the architectures from AITER_GPU_ARCHS. It lists its tables with `glob`, here
-with sorted results, and reads them with pandas. Of the packages in DIR, a script can import pandas
-and its requirements only, so that the output does not depend on further installed packages.
+with sorted results, and reads them with pandas.
 
 Generators of GEMMs ask PyTorch for the GPU, and drop kernels that were tuned for other GPUs. Here
 they find no GPU, since a plan must not depend on the machine that makes it.
@@ -23,14 +22,13 @@ import os
 import runpy
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from qola.codegen.process import ignore_bytecode, prepare_generator
+from qola.codegen.process import ignore_bytecode, offer_packages, prepare_generator
 from qola_base.system_errors import disk_error
 
 ONE_ARCH = "the script writes files for one arch"
@@ -93,41 +91,6 @@ def torch_without_gpu() -> dict[str, ModuleType]:
     return {"torch": torch, "torch.cuda": cuda}
 
 
-class _TablePackages(MetaPathFinder):
-    """Finds pandas, and the packages that it requires, in directories of installed packages."""
-
-    _NAMES = ("pandas", "numpy", "dateutil", "pytz", "six", "tzdata")
-
-    def __init__(self, path: Sequence[str]) -> None:
-        self._path = path
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the spec of one of the packages; None for other modules and for submodules."""
-        spec = PathFinder.find_spec(name, self._path) if name in self._NAMES else None
-        if spec is None or spec.origin is None:
-            return None
-        return spec_from_file_location(
-            name,
-            spec.origin,
-            loader=_BytecodeLoader(name, spec.origin),
-            submodule_search_locations=spec.submodule_search_locations,
-        )
-
-
-class _BytecodeLoader(SourceFileLoader):
-    """Loads a package with byte code, in spite of `ignore_bytecode`: pandas would take 1 s more."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the package's code."""
-        prefix, sys.pycache_prefix = sys.pycache_prefix, None
-        try:
-            super().exec_module(module)
-        finally:
-            sys.pycache_prefix = prefix
-
-
 def sort_globs() -> None:
     """Make `glob.glob` sort: scripts print files in this order, and file systems differ."""
     found = glob.glob
@@ -139,21 +102,18 @@ def main(argv: list[str]) -> None:
 
     Args:
         argv: the file for the names of opened files; ``--archs=`` with the architectures of the v3
-            path, separated by commas; ``--path=`` with directories of Python packages; the script;
-            its arguments.
+            path, separated by commas; the script; its arguments.
     """
-    seen, names, script = Path(argv[0]), argv[1].removeprefix("--archs="), argv[3]
+    seen, names, script = Path(argv[0]), argv[1].removeprefix("--archs="), argv[2]
     archs = [arch for arch in names.split(",") if arch]
     sys.modules["chip_info"] = chip_info(archs)
     sys.modules.update(torch_without_gpu())
     # As in AITER's build on a machine without a GPU.
     os.environ["AITER_GPU_ARCHS"] = os.environ["GPU_ARCHS"] = ";".join(archs)
-    # NumPy would start a thread per core, and none of them would have work.
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     ignore_bytecode()
-    sys.meta_path.append(_TablePackages(argv[2].removeprefix("--path=").split(os.pathsep)))
+    offer_packages()
     sort_globs()
-    sys.argv = argv[3:]
+    sys.argv = argv[2:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     opened: dict[str, None] = {}
     sys.addaudithook(lambda event, args: note_opened(opened, event, args))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +15,10 @@ from qola.codegen.asm.merged_tables import merge_tables
 from qola.codegen.asm.run_script import ONE_ARCH
 from qola.codegen.process import run_module
 from qola.codegen.types import GeneratedSource
-from qola.common.extras import missing_packages
 from qola.common.folder import Folder
 from qola_base.errors import CodegenError, Finding
 
 _MAX_BYTES = 1 << 30
-_NO_PANDAS = re.compile("No module named '(?:numpy|pandas)'")
 _SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")
 
 
@@ -64,15 +60,8 @@ def _run_deep_script(
         folder.mkdir(parents=True)
         # As str.format, with which AITER puts it in.
         arguments = [arg.replace("{}", str(folder)).replace("{0}", str(folder)) for arg in args]
-        path = os.pathsep.join(filter(None, sys.path))
-        command = [str(seen), f"--archs={','.join(archs)}", f"--path={path}"]
-        command += [str(script.absolute()), *arguments]
-        try:
-            run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
-        except CodegenError as error:
-            if not _NO_PANDAS.search(str(error)):
-                raise
-            raise missing_packages("tables", place) from None
+        command = [str(seen), f"--archs={','.join(archs)}", str(script.absolute()), *arguments]
+        run_module("qola.codegen.asm.run_script", command, cwd=cwd, place=place)
         opened = json.loads(seen.read_text(encoding="utf-8")) if seen.is_file() else []
         seen.unlink(missing_ok=True)
         named = {os.path.normpath(option.rpartition("=")[2]) for option in arguments}

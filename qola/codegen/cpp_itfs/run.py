@@ -2,16 +2,14 @@
 
 Run as ``python -B -S -m qola.codegen.cpp_itfs.run REQUEST RESULT``; both files are JSON. AITER's
 own Python makes the name of each library, its source, its flags and its include directories.
-Programs (make, hipcc, hipconfig), jinja2, packaging and PyTorch, which this process lacks, have
-stand-ins, and copies of headers are noted instead.
+Programs (make, hipcc, hipconfig) and PyTorch, which this process lacks, have stand-ins, and copies
+of headers are noted instead.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,28 +21,11 @@ from typing import Any
 from qola.codegen.asm.run_script import chip_info, note_opened
 from qola.codegen.cpp_itfs import messages
 from qola.codegen.cpp_itfs.messages import Call, Request, Result
-from qola.codegen.cpp_itfs.templates import Template
-from qola.codegen.process import ignore_bytecode, prepare_generator
+from qola.codegen.process import ignore_bytecode, offer_packages, prepare_generator
 
 _JIT = "csrc.cpp_itfs.utils"
 _MAX_ERROR = 2000
 """Maximal characters of an error of AITER's Python."""
-
-
-@functools.total_ordering
-class Version:
-    """The numbers of a version, with the comparisons of packaging's class."""
-
-    def __init__(self, text: str) -> None:
-        self._numbers = [int(number) for number in re.findall(r"\d+", text)]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self._numbers == other._numbers
-
-    def __lt__(self, other: Version) -> bool:
-        return self._numbers < other._numbers
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Absent:
@@ -141,14 +122,8 @@ def _prepare(request: Request) -> tuple[ModuleType, Programs]:
         HOME=os.getcwd(),
     )
     ignore_bytecode()
-    version = {"Version": Version, "parse": Version}
-    sys.modules.update(
-        _torch(),
-        chip_info=chip_info([request.arch]),
-        jinja2=_module("jinja2", Template=Template),
-        packaging=_module("packaging"),
-    )
-    sys.modules["packaging.version"] = _module("packaging.version", **version)
+    offer_packages()
+    sys.modules.update(_torch(), chip_info=chip_info([request.arch]))
     vars(os).update(system=lambda _command: 0)
     vars(shutil).update(copy=programs.copy, copytree=programs.copy, which=lambda name: name)
     vars(subprocess).update(run=programs.run, check_output=_no_program)

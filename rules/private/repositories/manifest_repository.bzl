@@ -59,12 +59,12 @@ def _manifest_repository_impl(rctx):
     packages = [rctx.attr.python_packages]
     error = run_qola(rctx, "qola.repository", options, fatal = False, packages = packages)
 
-    # Only the generators know which of them import pandas, and most manifests have none that does: 40 MB.
-    if rctx.path("needs_pandas").exists:
-        rctx.delete("needs_pandas")
-        tables = Label("@qola_pip_tables//:requirements.txt")
-        rctx.watch(rctx.path(tables))
-        error = run_qola(rctx, "qola.repository", options, fatal = False, packages = packages + [tables])
+    # Only the generators know which of them import packages (40 MB), and those of most manifests do not.
+    if rctx.path("needs_packages").exists:
+        rctx.delete("needs_packages")
+        generators = Label("@qola_pip_generators//:requirements.txt")
+        rctx.watch(rctx.path(generators))
+        error = run_qola(rctx, "qola.repository", options, fatal = False, packages = packages + [generators])
     if error and source["kind"] == "local":
         fail("\n" + error)
 
