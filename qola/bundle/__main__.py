@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qola.bundle.archive import pack
+from qola.bundle.archive import HOST, has_file, pack
 from qola.bundle.build import BundleInputs, build
-from qola.bundle.parts import HOST, has_file
 from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
 from qola_base.errors import QolaError

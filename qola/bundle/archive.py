@@ -1,12 +1,21 @@
-"""Packs a directory into a tar file whose bytes depend only on names and contents."""
+"""Packs a directory, or a part of a split bundle, into a tar file.
+
+Its bytes depend only on names and contents.
+"""
 
 from __future__ import annotations
 
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 from qola_base.files import writing
+
+HOST = "host"
+"""The part without packs; the others are named by archs."""
+
+_PACK = re.compile(r"lib/[^/]+-(gfx[0-9a-f]+)\.qpack")
 
 
 def _all(_path: str) -> bool:
@@ -51,3 +60,17 @@ def _entry(name: str, *, directory: bool = False) -> tarfile.TarInfo:
 def is_executable(name: str) -> bool:
     """Return whether a path in an archive is a program (in bin/ of its directory) or a library."""
     return name.split("/")[1:2] == ["bin"] or name.endswith(".so")
+
+
+def part_of(path: str) -> str:
+    """Return the part that has a file of a bundle."""
+    match = _PACK.fullmatch(path)
+    return match[1] if match else HOST
+
+
+def has_file(part: str, path: str) -> bool:
+    """Return whether a part has a file; "" stands for the whole bundle.
+
+    Each part has the licenses of its code.
+    """
+    return part in ("", part_of(path)) or path.startswith("licenses/")

@@ -13,9 +13,8 @@ from zipfile import ZIP_STORED, ZipInfo
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
-from qola.bundle.archive import is_executable
+from qola.bundle.archive import HOST, has_file, is_executable, part_of
 from qola.bundle.elf_versions import read_needs, system_floor
-from qola.bundle.parts import HOST, has_file, part_of
 from qola.bundle.platform_policy import check_platform
 from qola.common.layout import CONFIGS, RECORD, SBOM
 from qola.common.packages import ROOT
