@@ -17,8 +17,7 @@ from qola.codegen.ck.observe import observe
 from qola.codegen.ck.output import RefusedError, record
 from qola.codegen.ck.predicates import VariantFilter, broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
-from qola.codegen.ck.rows import Kernel, Row
-from qola.codegen.ck.selector import merge
+from qola.codegen.ck.rows import Kernel, Row, merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import Direction, FieldValue, RequestedKernel
 from qola.kernel.config import KernelConfig, Tile

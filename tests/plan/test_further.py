@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.codegen.asm.arch_tables import merge_headers
+from qola.codegen.asm.script import merge_headers
 from qola.common.packages import QOLA
 from qola.plan.model import Plan
 from qola.plan.python_modules import python_exports

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.asm.arch_tables import merge_headers
 from qola.codegen.asm.merged_tables import merge_tables
 from qola.codegen.asm.run_script import ONE_ARCH
 from qola.codegen.process import run_module
@@ -19,6 +19,9 @@ from qola.common.folder import Folder
 from qola_base.errors import CodegenError, Finding
 
 _MAX_BYTES = 1 << 30
+_TABLE = re.compile(r"static CFG (cfg_\w+) = \{(.*?)\};\n?", re.DOTALL)
+"""A table of assembly kernels in a header: its name and entries."""
+
 _SUFFIXES = (".cpp", ".cu", ".hpp", ".h", ".cuh")
 
 
@@ -228,6 +231,29 @@ def _merge_runs(
             changed += [] if merged else [name]
         files[name] = merged.encode("utf-8")
     return files, changed
+
+
+def merge_headers(headers: Mapping[str, str]) -> str:
+    """Return a header with the tables of all archs; "" if the headers differ in anything else.
+
+    AITER compiles a module for one arch. In a module for several, each table's name is an
+    expression: the table of the current device's arch.
+
+    Args:
+        headers: text of the header by arch.
+    """
+    rests = {" ".join(_TABLE.sub("", text).split()) for text in headers.values()}
+    tables = {arch: dict(_TABLE.findall(text)) for arch, text in headers.items()}
+    if len(rests) != 1 or not all(tables.values()):
+        return ""
+    first = next(iter(headers.values()))
+    lines = [first[: first.index("static CFG ")]]
+    for name in dict.fromkeys(name for own in tables.values() for name in own):
+        archs = [arch for arch, own in tables.items() if name in own]
+        lines += [f"static CFG qola_{arch}_{name} = {{{tables[arch][name]}}};" for arch in archs]
+        choices = ", ".join(f'{{"{arch}", &qola_{arch}_{name}}}' for arch in archs)
+        lines += [f"#define {name} (::qola_asm::table_of_arch<CFG>({{{choices}}}))", ""]
+    return "\n".join(lines)
 
 
 def _write_merged(

@@ -32,8 +32,7 @@ from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.requested import filter_of, find_requested, insert_requested
-from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
-from qola.codegen.ck.selector import Selector
+from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, Selector, read_base
 from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Direction, Explanation, GeneratedSource
 from qola_base.errors import Finding
