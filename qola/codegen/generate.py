@@ -16,13 +16,13 @@ from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
 from qola.codegen.ck.levels import Answers, Filters, check_added, check_levels
 from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
-from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
 from qola.codegen.process import run_module
 from qola.codegen.types import Bucket, GeneratedSource, KernelSet, Selection, arch_sets
 from qola.common.answers import NO_ANSWERS, AnswerCache
 from qola.common.folder import Folder
 from qola.common.processes import thread_pool
+from qola.kernel.selection import VariantFilter
 from qola_base.errors import CodegenError, Finding
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
@@ -85,7 +85,7 @@ def generate(
     if refused := [finding for answer in answers.values() for finding in answer.refused]:
         raise CodegenError(refused, "requested kernels cannot be generated")
     _check_variants(filters, answers, asm.served)
-    check_added(filters, answers, selection.add_directions)
+    check_added(filters, answers, selection)
     # Several directions may have one finding about a variant.
     findings = list(dict.fromkeys(f for answer in answers.values() for f in answer.findings))
     if any(f.severity == "error" for f in findings):
@@ -196,10 +196,13 @@ def _filters(
     native: Collection[int], selection: Selection, directions: Mapping[str, int]
 ) -> dict[str, tuple[VariantFilter, ...]]:
     """Check receipts and directions, and return the filters of each direction."""
-    unknown = [("drop_directions", d) for d in sorted(selection.drop_directions - set(directions))]
+    unknown = [
+        (selection.place("drop_directions"), direction)
+        for direction in sorted(selection.drop_directions - set(directions))
+    ]
     unknown += [
         (
-            kernel.label,
+            kernel.place,
             f"{kernel.config.name}: direction {kernel.config.direction}, which the module does "
             "not have here",
         )
@@ -212,10 +215,10 @@ def _filters(
     for direction, own in directions.items():
         receipt = own if selection.receipt is None else selection.receipt
         rest = VariantFilter.nothing if selection.kernels else VariantFilter.everything
-        variants = tuple(VariantFilter.from_variant(v, receipt) for v in selection.variants)
+        variants = tuple(variant.filter(receipt) for variant in selection.variants)
         filters[direction] = variants or (rest(receipt),)
     known = sorted({*native, *EMULATED})
-    others = {(f.receipt, f.label) for fs in filters.values() for f in fs if f.receipt not in known}
+    others = {(f.receipt, f.place) for fs in filters.values() for f in fs if f.receipt not in known}
     findings += [
         Finding(
             label,
@@ -310,7 +313,7 @@ def _check_variants(
             ]
             findings.append(
                 Finding(
-                    variant.label,
+                    variant.place,
                     "selects no kernel:\n" + "\n".join(reasons),
                     "a combination that the CK at hand has kernels for",
                     "write values that kernels named above have, or remove the variant",
@@ -320,7 +323,7 @@ def _check_variants(
         unserved = set.intersection(*(set(effect.unserved) for effect in effects.values()))
         findings += [
             Finding(
-                f"{variant.label}.hdim",
+                f"{variant.place}.hdim",
                 f"{q}x{v}, which no kernel of receipt {variant.receipt} serves",
                 f"up to one of {', '.join(f'{a}x{b}' for a, b in have)}",
             )

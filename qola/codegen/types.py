@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, get_args
 
 from qola.kernel import config
 from qola.kernel.config import KernelConfig
+from qola.kernel.selection import RequestedKernel
 from qola_base.errors import Finding
 
 if TYPE_CHECKING:  # the generator process has no third-party packages, which a manifest may need
@@ -24,20 +25,10 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 @dataclass(frozen=True)
-class RequestedKernel:
-    """A kernel that the manifest names by its config, whether CK enumerates it or not.
-
-    Attributes:
-        label: the place in the manifest, for messages.
-    """
-
-    label: str
-    config: KernelConfig
-
-
-@dataclass(frozen=True)
 class Selection:
     """Selects kernels of a module.
+
+    The manifest's resolution makes it (qola/plan/resolve.py).
 
     Attributes:
         receipt: CK's receipt for variants without their own; None for AITER's receipt.
@@ -52,6 +43,7 @@ class Selection:
         add_directions: directions of the module that must have kernels.
         kernels: requested kernels, in addition to those of variants; without variants, the only
             kernels.
+        place: returns the place in the manifest of a key of the module, for findings.
     """
 
     receipt: int | None = None
@@ -64,6 +56,7 @@ class Selection:
     keep_unreachable: bool = False
     add_directions: frozenset[str] = frozenset()
     kernels: Sequence[RequestedKernel] = ()
+    place: Callable[[str], str] = "[[modules]].{}".format
 
 
 @dataclass(frozen=True)

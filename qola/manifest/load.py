@@ -12,6 +12,7 @@ from typing import Any
 from qola.common.suggestions import nearest, similar_file
 from qola.common.version import docs_url
 from qola.kernel.config import ConfigError, KernelConfig
+from qola.kernel.selection import RequestedKernel
 from qola.manifest import fields, toml
 from qola.manifest.constants import (
     AITER,
@@ -29,7 +30,6 @@ from qola.manifest.types import (
     FwdVariant,
     Manifest,
     ModuleSpec,
-    NamedKernel,
     PrebuiltSpec,
     TritonSpec,
     place_of,
@@ -170,8 +170,8 @@ class _Reader:
     def report(
         self, path: toml.Path, found: str, expected: str, fix: str = "", level: Severity = "error"
     ) -> None:
-        place = place_of(self.file, self.lines, path)
-        self._findings.append((self.lines.of(path), Finding(place, found, expected, fix, level)))
+        finding = Finding(self.place(path), found, expected, fix, level)
+        self._findings.append((self.lines.of(path), finding))
 
     def warn(self, path: toml.Path, found: str, expected: str, fix: str = "") -> None:
         self.report(path, found, expected, fix, "warning")
@@ -179,9 +179,9 @@ class _Reader:
     def sorted_findings(self) -> tuple[Finding, ...]:
         return tuple(finding for _, finding in sorted(self._findings, key=lambda item: item[0]))
 
-    def label(self, table: TableSpec, index: int) -> str:
-        """Return how messages name a table of an array."""
-        return f"{table.header} #{index + 1} (line {self.lines.of((table.name, index))})"
+    def place(self, path: toml.Path) -> str:
+        """Return the place of a key or a table, for findings."""
+        return place_of(self.file, self.lines, path)
 
     def check_top_level(self, document: Values) -> None:
         for name, value in document.items():
@@ -518,7 +518,7 @@ def _dimensions(table: TableSpec, variant: Values) -> Values:
     }
 
 
-def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel]:
+def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[RequestedKernel]:
     """Yield the kernels that tables name; report invalid names and repetitions."""
     seen: dict[KernelConfig, int] = {}
     for n, table in enumerate(tables):
@@ -534,7 +534,7 @@ def _read_kernels(reader: _Reader, tables: list[Values]) -> Iterator[NamedKernel
                 continue
             if config not in seen:
                 seen[config] = n
-                yield NamedKernel(config, n, reader.label(fields.KERNELS, n))
+                yield RequestedKernel(config, reader.place(path))
             elif seen[config] != n:  # repetitions within a table have a warning already
                 line = reader.lines.of((fields.KERNELS.name, seen[config], "names"))
                 found = f"{name}, which line {line} names already"
@@ -560,8 +560,8 @@ def _variants(
     reader: _Reader, cls: Any, table: TableSpec, tables: Mapping[TableSpec, list[Values]]
 ) -> Iterator[Any]:
     for n, variant in enumerate(tables[table]):
-        label, receipt = reader.label(table, n), variant.get("receipt")
-        yield cls(index=n, label=label, receipt=receipt, **_dimensions(table, variant))
+        place, receipt = reader.place((table.name, n)), variant.get("receipt")
+        yield cls(index=n, place=place, receipt=receipt, **_dimensions(table, variant))
 
 
 def _triton(index: int, table: Values) -> TritonSpec:

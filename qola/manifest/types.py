@@ -1,7 +1,7 @@
 """The manifest as dataclasses: the result of `qola.manifest.load.load`.
 
-`index` counts from 0 within a kind of table. A label is how messages name a table:
-``[[mha_fwd_variants]] #1 (line 14)``.
+`index` counts from 0 within a kind of table. `place` is the place of a table for findings:
+``manifest.toml:14 [[mha_fwd_variants]]``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from qola.kernel.config import KernelConfig
+from qola.kernel.selection import RequestedKernel, VariantFilter
 from qola.manifest.fields import BY_NAME
 from qola.manifest.toml import Lines, Path
 from qola_base.errors import Finding, visible
@@ -27,7 +27,7 @@ Hdims = tuple[tuple[int, int], ...]
 
 def _canonical(spec: DataclassInstance, **own: JsonValue) -> JsonObject:
     """Return the fields of a table except its position, with tuples as lists; `own` replaces."""
-    names = (f.name for f in fields(spec) if f.name not in ("index", "label"))
+    names = (f.name for f in fields(spec) if f.name not in ("index", "place"))
     return {name: own.get(name, _lists(getattr(spec, name))) for name in names}
 
 
@@ -73,6 +73,10 @@ class ModuleSpec:
         return data
 
 
+_NO_DIMENSIONS = ("index", "place", "receipt", "hdim")
+"""Fields of variants that are not fields of kernels."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
     """The dimensions that variants of both directions share.
@@ -83,7 +87,7 @@ class _Variant:
     """
 
     index: int
-    label: str = field(compare=False)
+    place: str = field(compare=False)
     receipt: int | None
     dtype: tuple[str, ...] | None
     bias: tuple[str, ...]
@@ -95,6 +99,22 @@ class _Variant:
     def to_json(self) -> JsonObject:
         """Return the canonical form."""
         return _canonical(self)
+
+    def filter(self, default_receipt: int) -> VariantFilter:
+        """Return the filter that keeps the variant's kernels.
+
+        Args:
+            default_receipt: CK's receipt for a variant without its own.
+        """
+        dimensions = (f.name for f in fields(self) if f.name not in _NO_DIMENSIONS)
+        values = {name: getattr(self, name) for name in dimensions}
+        return VariantFilter(
+            index=self.index,
+            place=self.place,
+            receipt=default_receipt if self.receipt is None else self.receipt,
+            where={name: allowed for name, allowed in values.items() if allowed is not None},
+            hdims=self.hdim,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,15 +138,6 @@ class BwdVariant(_Variant):
     mask: tuple[bool, ...]
     dropout: tuple[bool, ...]
     deterministic: tuple[bool, ...]
-
-
-@dataclass(frozen=True)
-class NamedKernel:
-    """One name of a ``[[kernels]]`` table; `index` is that of the table."""
-
-    config: KernelConfig
-    index: int
-    label: str = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -239,7 +250,7 @@ class Manifest:
     bwd_variants: tuple[BwdVariant, ...]
     warnings: tuple[Finding, ...] = field(compare=False)
     lines: Lines = field(compare=False, repr=False)
-    kernels: tuple[NamedKernel, ...]
+    kernels: tuple[RequestedKernel, ...]
     triton: tuple[TritonSpec, ...]
     functions: tuple[FunctionSpec, ...]
     order: Mapping[str, tuple[str, ...]] = field(hash=False)

@@ -19,7 +19,7 @@ from qola.common.layout import OWN_PATCHES
 from qola.common.suggestions import did_you_mean, nearest
 from qola.kernel.rules import validate
 from qola.manifest.constants import ADDABLE, describe_receipt
-from qola.manifest.fields import KERNELS, OVERRIDE_KEYS, REFUSED_KEYS
+from qola.manifest.fields import OVERRIDE_KEYS, REFUSED_KEYS
 from qola.manifest.load import Manifest
 from qola.manifest.values import either, quote
 from qola.plan.functions import check_functions
@@ -233,8 +233,7 @@ def check_requested(manifest: Manifest) -> Iterator[Finding]:
     """Yield a finding for each kernel without a module, and for each rule that a kernel breaks."""
     modules = {spec.name: spec for spec in manifest.modules}
     for spec in manifest.kernels:
-        place = manifest.place(KERNELS.name, spec.index, "names")
-        name, direction = spec.config.name, spec.config.direction
+        place, name, direction = spec.place, spec.config.name, spec.config.direction
         library = LIBRARY[direction]
         module = modules.get(library)
         if module is None:

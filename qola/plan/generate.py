@@ -17,12 +17,12 @@ from qola.codegen.asm.domain import domain_header
 from qola.codegen.asm.later import unreached
 from qola.codegen.asm.script import generated_files
 from qola.codegen.generate import generate
-from qola.codegen.types import GeneratedSource, KernelSet, Selection
+from qola.codegen.types import GeneratedSource, KernelSet
 from qola.common.folder import Folder
 from qola.plan.generated_batches import cut_generated
 from qola.plan.model import PlannedFile
 from qola.plan.request import ResolvedModule, ResolvedRequest
-from qola_base.errors import CodegenError, Finding, PlanError
+from qola_base.errors import Finding, PlanError
 
 _ASM_DOMAIN = "qola_asm_domain.h"
 """Generated header with the problems that the manifest leaves to assembly kernels."""
@@ -98,49 +98,23 @@ def generate_module(
         PlanError: two sources have the same name, or a source is outside of the tree.
     """
     request, spec = resolved.request, module.spec
-    selection = Selection(
-        receipt=spec.receipt,
-        variants=module.variants,
-        drop_directions=frozenset(spec.drop_directions),
-        # Assembly kernels would take problems from kernels that are named one by one.
-        asm=(spec.hsa_subdirs is None or bool(spec.hsa_subdirs))
-        and (bool(module.variants) or not module.requested),
-        embedded=spec.hsa_subdirs,
-        drop_srcs=frozenset(spec.drop_srcs),
-        level=request.spec.require,
-        keep_unreachable=request.manifest.keep_unreachable,
-        add_directions=frozenset(spec.add_directions),
-        kernels=module.requested,
-    )
     folder = output.below(spec.name)
-
-    def place(found: Finding) -> Finding:
-        """Add the manifest's file to the place of a finding in the manifest."""
-        if found.place in ("drop_directions", "add_directions"):
-            return replace(found, place=resolved.place(spec, found.place))
-        named = found.place.startswith("[[")
-        return replace(found, place=f"{request.manifest.file} {found.place}") if named else found
-
-    try:
-        kernels = generate(
-            request.tree,
-            module.config,
-            selection,
-            resolved.archs,
-            folder,
-            explain=explain,
-            cached=request.answers,
-        )
-    except CodegenError as error:
-        raise CodegenError(map(place, error.findings), error.title) from None
+    kernels = generate(
+        request.tree,
+        module.config,
+        module.selection,
+        resolved.archs,
+        folder,
+        explain=explain,
+        cached=request.answers,
+    )
     copied = _copy_sources(request.tree, module, folder, attention_of(module.config.name).direction)
     # A generated source exists once for each set of archs.
     _check_names(spec.name, (*copied, *{s.name: s for s in kernels.sources}.values()))
     if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
-        header = domain_header(module.config.name, selection.variants)
+        header = domain_header(module.config.name, module.selection.variants)
         folder.write(f"include/{_ASM_DOMAIN}", header)
-    warnings = tuple(map(place, kernels.warnings))
-    kernels = replace(kernels, sources=kernels.sources + copied, warnings=warnings)
+    kernels = replace(kernels, sources=kernels.sources + copied)
     return GeneratedModule(**vars(module), kernels=kernels)
 
 

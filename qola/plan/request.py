@@ -8,14 +8,13 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, is_attention
 from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
-from qola.codegen.types import RequestedKernel
+from qola.codegen.types import Selection
 from qola.common.answers import NO_ANSWERS, AnswerCache
 from qola.common.layout import patches_folder
 from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import PatchPin, patch_files, pin_patches, pinned_id, recorded_patches
 from qola.manifest.archs import native_archs, resolve_archs, split
 from qola.manifest.load import Manifest, ModuleSpec
-from qola.manifest.types import BwdVariant, FwdVariant
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import triton_files
 from qola_base.errors import Finding
@@ -111,19 +110,16 @@ class ResolvedModule:
 
     Attributes:
         config: its entry of optCompilerConfig.json with the manifest's changes.
-        variants: select its kernel instances; () for all of its receipt.
+        selection: selects its kernel instances.
         torch: it is compiled with PyTorch's headers.
-        requested: kernels named one by one, in addition to those of variants; without variants,
-            the only kernels.
         rocm: names of the ROCm libraries whose headers it includes, without HIP, sorted; () for
             attention.
     """
 
     spec: ModuleSpec
     config: ModuleConfig
-    variants: tuple[FwdVariant, ...] | tuple[BwdVariant, ...] = ()
+    selection: Selection = field(default_factory=Selection)
     torch: bool = False
-    requested: tuple[RequestedKernel, ...] = ()
     rocm: tuple[str, ...] = ()
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from qola.aiter import module_kinds
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION, attention_of, is_assembly_alone
 from qola.aiter.known_faults import known_faults
 from qola.aiter.module_kinds import ModuleKind
 from qola.aiter.tree import ROCM, ModuleConfig
-from qola.codegen.types import RequestedKernel
+from qola.codegen.types import Selection
 from qola.common.version import docs_url
 from qola.manifest.constants import PARTLY_TESTED_ARCHS, TESTED_ARCHS
 from qola.manifest.load import Manifest, ModuleSpec
@@ -51,9 +51,8 @@ def resolve(request: Request) -> ResolvedRequest:
         ResolvedModule(
             spec,
             config_of(spec.name),
-            _variants(manifest, spec.name),
+            _select(request, spec, _variants(manifest, spec.name)),
             kind_of(spec.name).kind == "needs_torch",
-            requested_kernels(manifest, spec.name),
             kind_of(spec.name).rocm,
         )
         for spec in manifest.modules
@@ -63,7 +62,7 @@ def resolve(request: Request) -> ResolvedRequest:
     return ResolvedRequest(request, chosen, modules, (*manifest.warnings, *warnings))
 
 
-def _variants(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple[BwdVariant, ...]:
+def _variants(manifest: Manifest, module: str) -> Sequence[FwdVariant | BwdVariant]:
     """Return the variants that select a module's kernel instances."""
     if module not in (*ATTENTION, *TORCH_ATTENTION) or is_assembly_alone(module):
         # A module of assembly kernels selects them by its own table.
@@ -72,12 +71,26 @@ def _variants(manifest: Manifest, module: str) -> tuple[FwdVariant, ...] | tuple
     return manifest.fwd_variants if forward else manifest.bwd_variants
 
 
-def requested_kernels(manifest: Manifest, module: str) -> tuple[RequestedKernel, ...]:
-    """Return the kernels of a module that the manifest names one by one."""
-    return tuple(
-        RequestedKernel(spec.label, spec.config)
-        for spec in manifest.kernels
-        if LIBRARY[spec.config.direction] == module
+def _select(
+    request: Request, spec: ModuleSpec, variants: Sequence[FwdVariant | BwdVariant]
+) -> Selection:
+    """Return the selection of a module's kernels."""
+    manifest = request.manifest
+    kernels = tuple(k for k in manifest.kernels if LIBRARY[k.config.direction] == spec.name)
+    return Selection(
+        receipt=spec.receipt,
+        variants=variants,
+        drop_directions=frozenset(spec.drop_directions),
+        # Assembly kernels would take problems from kernels that are named one by one.
+        asm=(spec.hsa_subdirs is None or bool(spec.hsa_subdirs))
+        and (bool(variants) or not kernels),
+        embedded=spec.hsa_subdirs,
+        drop_srcs=frozenset(spec.drop_srcs),
+        level=request.spec.require,
+        keep_unreachable=manifest.keep_unreachable,
+        add_directions=frozenset(spec.add_directions),
+        kernels=kernels,
+        place=partial(manifest.place, "modules", spec.index),
     )
 
 
@@ -104,11 +117,10 @@ def _modules_of_variants(request: Request, archs: tuple[str, ...]) -> tuple[Reso
     # The entry points of such a module take forward problems only.
     others = tuple(d for call in config.ck_calls for d in call.ck_directions if d != "fwd")
     variants = torch_variants.expand_variants(manifest.fwd_variants)
+    dropping = (replace(spec, drop_directions=others) for spec in specs)
     return tuple(
-        ResolvedModule(
-            replace(spec, drop_directions=others), config, variants[spec.name], torch=True
-        )
-        for spec in specs
+        ResolvedModule(spec, config, _select(request, spec, variants[spec.name]), torch=True)
+        for spec in dropping
     )
 
 
@@ -118,8 +130,8 @@ def _faults(
     """Warn about known faults of the tree that kernels of the manifest can have."""
     for module in modules:
         if module.spec.name in ATTENTION:
-            variants = [json_fields(variant) for variant in module.variants]
-            requested = [kernel.config.fields() for kernel in module.requested]
+            variants = [json_fields(variant) for variant in module.selection.variants]
+            requested = [kernel.config.fields() for kernel in module.selection.kernels]
             kernels = [{k: (v,) for k, v in fields.items()} for fields in requested]
             yield from known_faults(request.tree, module.config, chosen, [*variants, *kernels])
 

@@ -283,7 +283,7 @@ def _keepers(manifest: Manifest, spec: ModuleSpec, explanation: Explanation) -> 
         variants = (
             manifest.bwd_variants if explanation.direction == "bwd" else manifest.fwd_variants
         )
-        keeping = (variants[index].label for index in explanation.kept_by)
+        keeping = (variants[index].place for index in explanation.kept_by)
         return (*keeping, *explanation.asked_by)
     if spec.receipt is None:
         return ("all of the receipt in AITER's own configuration",)

@@ -256,7 +256,7 @@ def test_explain_names_the_reason(run: Run) -> None:
     included = run("explain", "-q", MINE, f"bazel-bin/x/{name}.pic.o").out
     assert included.splitlines()[:2] == [
         f"{name}: in",
-        "  kept by  [[mha_fwd_variants]] #1 (line 8)",
+        "  kept by  m.toml:8 [[mha_fwd_variants]]",
     ]
     assert "mask=no" in included
     without = [name.replace("_lse_", "_nlse_"), name.replace("_bf16_", "_fp16_")]
@@ -290,7 +290,7 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
         "direction": "fwd",
         "role": "fwd",
         "in": True,
-        "rule": "[[mha_fwd_variants]] #1 (line 8)",
+        "rule": "m.toml:8 [[mha_fwd_variants]]",
         "count": 14,
     }
 

@@ -169,7 +169,7 @@ def test_reasons_name_variant_receipt_or_rule() -> None:
         ],
     )
     assert [(v.item.name, v.word, v.reasons) for v in results] == [
-        ("a", "in", ("[[mha_fwd_variants]] #1 (line 6)", "[[mha_fwd_variants]] #2 (line 8)")),
+        ("a", "in", ("m.toml:6 [[mha_fwd_variants]]", "m.toml:8 [[mha_fwd_variants]]")),
         ("b", "out", ("receipt 700: no",)),
         ("c", "in", ("all of receipt 700 (m.toml:3 [[modules]].receipt)",)),
         ("d", "in", ("all of the receipt in AITER's own configuration",)),
@@ -180,7 +180,7 @@ def test_reasons_name_variant_receipt_or_rule() -> None:
 def test_the_summary_is_by_rule() -> None:
     """Prevents: the summary has a line for each combination of values."""
     fwd = MANIFEST.modules[0]
-    nearest = "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 6), lacks"
+    nearest = "no variant has it; the nearest, m.toml:6 [[mha_fwd_variants]], lacks"
     reasons = [
         "no variant has dtype=fp16 hdim=64x64",
         "no variant has dtype=fp16 hdim=96x128",

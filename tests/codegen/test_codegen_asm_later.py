@@ -268,11 +268,11 @@ def test_variant_without_kernels_is_refused(tree: AiterTree) -> None:
     with pytest.raises(CodegenError) as error:
         run(tree, "libmha_fwd", GFX9, text + "\nhas_dropout = true\n")
     first, second = error.value.findings
-    assert first.place == "[[mha_fwd_variants]] #1 (line 3)"
+    assert first.place == "m.toml:3 [[mha_fwd_variants]]"
     assert first.found == (
         "no assembly kernel on gfx942 and gfx950 for head dims 96x96, and -DENABLE_CK=0"
     )
-    assert second.place == "[[mha_fwd_variants]] #2 (line 5)"
+    assert second.place == "m.toml:5 [[mha_fwd_variants]]"
 
 
 def test_subdir_without_tables_is_refused(tree: AiterTree) -> None:

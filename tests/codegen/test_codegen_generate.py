@@ -173,8 +173,7 @@ def test_explanation_with_several_variants(tree: AiterTree, tmp_path: Path) -> N
     kernels = run(tree, tmp_path, bf16_variant + fp16_variant, receipt=700, explain=True)
     reasons = {e.dropped_by for e in kernels.explanations}
     assert (
-        "no variant has it; the nearest, [[mha_fwd_variants]] #1 (line 3), lacks mask=yes"
-        in reasons
+        "no variant has it; the nearest, m.toml:3 [[mha_fwd_variants]], lacks mask=yes" in reasons
     )
 
 
@@ -225,13 +224,17 @@ def test_known_receipts(tree: AiterTree) -> None:
         (
             "[[mha_fwd_variants]]\nreceipt = 300\n",
             {},
-            ["[[mha_fwd_variants]] #1 (line 3)", "receipt 300", "one of 0, 1, 2"],
+            ["m.toml:3 [[mha_fwd_variants]]", "receipt 300", "one of 0, 1, 2"],
         ),
         ("", {"drop": ["bwd"]}, ["drop_directions", "bwd", "fwd, fwd_splitkv, batch_prefill"]),
         (
             "[[mha_fwd_variants]]\nhas_sink = true\n",
             {},
-            ["#1 (line 3)", "selects no kernel", "fwd: has_sink: wanted yes, there is only no"],
+            [
+                "m.toml:3 [[mha_fwd_variants]]",
+                "selects no kernel",
+                "fwd: has_sink: wanted yes, there is only no",
+            ],
         ),
         (
             "[[mha_fwd_variants]]\nhas_skip = true\n",
@@ -265,12 +268,19 @@ def test_known_receipts(tree: AiterTree) -> None:
         (
             "[[mha_fwd_variants]]\nhdim = [128, 512]\n",
             {"receipt": 700},
-            ["#1 (line 3).hdim", "512x512, which no kernel of receipt 700 serves", "256x256"],
+            [
+                "m.toml:3 [[mha_fwd_variants]].hdim",
+                "512x512, which no kernel of receipt 700 serves",
+                "256x256",
+            ],
         ),
         (
             '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [128, 320]\n',
             {"receipt": 700, "asm": True},
-            ["#1 (line 3).hdim", "320x320, which no kernel of receipt 700 serves"],
+            [
+                "m.toml:3 [[mha_fwd_variants]].hdim",
+                "320x320, which no kernel of receipt 700 serves",
+            ],
         ),
         (
             '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = [[192, 128]]\n',

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from qola.codegen.ck.hazards import find_hazards
-from qola.codegen.ck.predicates import REQUESTED, VariantFilter
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.types import Bucket
+from qola.kernel.selection import REQUESTED, VariantFilter
 from qola_base.errors import Finding
 
-ONE, TWO = "[[mha_fwd_variants]] #1 (line 3)", "[[mha_fwd_variants]] #2 (line 9)"
+ONE, TWO = "m.toml:3 [[mha_fwd_variants]]", "m.toml:9 [[mha_fwd_variants]]"
 KERNEL = Kernel("fwd", "k", None, {}, "")
 NUMBERS = count()
 #: Variants that select a row, by the key of the row.

@@ -169,7 +169,9 @@ def test_lower_levels_build_the_whole_receipt(
         assert {kernel.archs for kernel in result.kernels} == {(arch,) for arch in BOTH}
     (warning,) = result.warnings
     assert warning.severity == "warning"
-    assert f"level {level}: all of receipt 600 is built, whatever [[mha_fwd" in warning.found
+    assert (
+        f"level {level}: all of receipt 600 is built, whatever m.toml:3 [[mha_fwd" in warning.found
+    )
     for target_archs in (BOTH, *((arch,) for arch in BOTH)):
         targets = ["--targets", ",".join(target_archs)] if "TARGETS" in switches else []
         expected_dispatch = run_generate_py(
@@ -213,7 +215,7 @@ def test_drop_directions(tmp_path: Path, switches: tuple[str, ...]) -> None:
             ("TARGETS", "NEW_FIELD"),
             {"manifest": VARIANT + "has_sink = true\n"},
             [
-                "[[mha_fwd_variants]] #1 (line 3).sink",
+                "m.toml:3 [[mha_fwd_variants]].sink",
                 "sink yes, but no kernel has the field sink",
                 "fields that this qola does not know: paged_v",
             ],

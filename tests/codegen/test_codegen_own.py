@@ -15,11 +15,11 @@ from qola.aiter.tree import read_tree
 from qola.codegen.ck.driver import run
 from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import Recording
-from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.requested import find_requested
 from qola.codegen.ck.rows import Base, Dispatch, Row, read_base
-from qola.codegen.types import FieldValue, RequestedKernel
+from qola.codegen.types import FieldValue
 from qola.kernel.config import KernelConfig
+from qola.kernel.selection import RequestedKernel, VariantFilter
 from qola_lab.tests.fmha.observed import quiet, recorded
 
 ROLES = {
@@ -53,11 +53,11 @@ def observe(tree: Path, direction: str) -> Observation:
 
 
 def request_like(
-    row: Row, direction: str, label: str = "here", /, **fields: FieldValue
+    row: Row, direction: str, place: str = "here", /, **fields: FieldValue
 ) -> RequestedKernel:
     """Return a request for the kernel of a row, with changed fields."""
     config = KernelConfig.from_fields(direction, row.main.role, {**row.main.fields, **fields})
-    return RequestedKernel(label, config)
+    return RequestedKernel(config, place)
 
 
 def first_row(tree: Path, direction: str, **fields: FieldValue) -> Row:

@@ -15,12 +15,13 @@ from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import observe
 from qola.codegen.ck.output import RefusedError, record
-from qola.codegen.ck.predicates import VariantFilter, broken_rule, mismatches, resolve_hdims, takes
+from qola.codegen.ck.predicates import broken_rule, mismatches, resolve_hdims, takes
 from qola.codegen.ck.receipts import EMULATED, receipts_in
 from qola.codegen.ck.rows import Kernel, Row, merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
-from qola.codegen.types import Direction, FieldValue, RequestedKernel
+from qola.codegen.types import Direction, FieldValue
 from qola.kernel.config import KernelConfig, Tile
+from qola.kernel.selection import RequestedKernel
 from qola.manifest.load import loads
 from qola_base.json_types import WrongValueError
 
@@ -53,21 +54,21 @@ def test_requests_survive_a_round_trip() -> None:
         "[[mha_bwd_variants]]\ndeterministic = true\n"
     )
     manifest = loads(text, file="m.toml")
-    fwd = VariantFilter.from_variant(manifest.fwd_variants[0], 600)
+    fwd = manifest.fwd_variants[0].filter(600)
     assert fwd.receipt == 100
-    assert fwd.label == "[[mha_fwd_variants]] #1 (line 3)"
+    assert fwd.place == "m.toml:3 [[mha_fwd_variants]]"
     assert fwd.where["dtype"] == ("bf16",)
     assert fwd.where["lse"] == (True,)
     assert fwd.where["sink"] == (False, True)
     assert fwd.where["mode"] == ("batch",)
     assert fwd.hdims == ((64, 64), (192, 128))
-    kernel = RequestedKernel("here", KernelConfig("fwd", "bf16", 64, 64, Tile((64,)), lse=True))
+    kernel = RequestedKernel(KernelConfig("fwd", "bf16", 64, 64, Tile((64,)), lse=True), "here")
     request = GeneratorRequest(
         *("generate.py", "fwd", (0, 600), ("gfx950",), ((("gfx950",), "dispatch"),), (fwd,)),
         *((kernel,), False, True, False, "receipt 600"),
     )
     assert GeneratorRequest.from_json(request.to_json()) == request
-    bwd = VariantFilter.from_variant(manifest.bwd_variants[0], 600)
+    bwd = manifest.bwd_variants[0].filter(600)
     assert bwd.receipt == 600
     assert bwd.where["deterministic"] == (True,)
     assert "dtype" not in bwd.where

@@ -229,9 +229,9 @@ def test_prebuilt_urls_do_not_change_the_manifest() -> None:
 def test_places_point_to_lines() -> None:
     """Prevents: messages with the line of another variant or module."""
     manifest = loads(f"{MODULE}[[mha_fwd_variants]]\n\n[[mha_fwd_variants]]\nhdim = 64\n", file="m")
-    assert [variant.label for variant in manifest.fwd_variants] == [
-        "[[mha_fwd_variants]] #1 (line 5)",
-        "[[mha_fwd_variants]] #2 (line 7)",
+    assert [variant.place for variant in manifest.fwd_variants] == [
+        "m:5 [[mha_fwd_variants]]",
+        "m:7 [[mha_fwd_variants]]",
     ]
     assert manifest.place("mha_fwd_variants", 1, "hdim") == "m:8 [[mha_fwd_variants]].hdim"
     assert manifest.place("modules", 1, "mode") == "m:3 [[modules]].mode"

@@ -12,7 +12,7 @@ from qola.manifest.load import Manifest, loads
 from qola.plan.checks import check_requested
 from qola.plan.inputs import watched_dirs
 from qola.plan.request import Request
-from qola.plan.resolve import requested_kernels, resolve
+from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola_base.errors import Finding, ManifestError
 
@@ -68,6 +68,26 @@ def test_watched_directories(aiter_tree: Path, fwd: str, expected: list[str]) ->
     assert watched_dirs(resolve(request)) == tuple(expected)
 
 
+def test_selection_of_a_module(aiter_tree: Path) -> None:
+    """Prevents: kernels or variants of another module, or a finding at another module's keys."""
+    text = (
+        f"{HEAD}hsa_subdirs = []\ndrop_directions = ['batch_prefill']\n[build]\n"
+        "keep_unreachable = true\n[[modules]]\nname = 'libmha_bwd'\nmode = 'cpp_itfs'\n"
+        f"[[mha_bwd_variants]]\nhdim = 64\n[[kernels]]\nnames = ['{FORWARD}']\n"
+    )
+    spec = BuildSpec(("gfx950",), require="linked")
+    request = Request("m", loads(text, file="m.toml"), read_tree(aiter_tree), spec)
+    fwd, bwd = (module.selection for module in resolve(request).modules)
+    assert [kernel.config.name for kernel in fwd.kernels] == [FORWARD]
+    assert (fwd.variants, bwd.kernels) == ((), ())
+    assert [variant.place for variant in bwd.variants] == ["m.toml:11 [[mha_bwd_variants]]"]
+    # Kernels that are named one by one get no competition by assembly kernels.
+    assert (fwd.asm, fwd.embedded, bwd.asm, bwd.embedded) == (False, (), True, None)
+    assert (fwd.level, fwd.keep_unreachable) == ("linked", True)
+    assert fwd.drop_directions == {"batch_prefill"}
+    assert fwd.place("drop_directions") == "m.toml:5 [[modules]].drop_directions"
+
+
 HEAD = '[[modules]]\nname = "libmha_fwd"\nmode = "cpp_itfs"\n'
 FORWARD = (
     "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32.p-qr_async"
@@ -92,15 +112,13 @@ def test_kernels_by_name() -> None:
     read = manifest(FORWARD)
     (spec,) = read.kernels
     assert spec.config.name == FORWARD
-    assert spec.label == "[[kernels]] #1 (line 4)"
+    assert spec.place == "m.toml:5 [[kernels]].names"
     assert read.to_json()["kernels"] == [FORWARD]
     # Manifests without [[kernels]] keep their digest.
     assert "kernels" not in loads(HEAD, file="m.toml").to_json()
     assert manifest(FORWARD) != loads(HEAD, file="m.toml")
-    (requested,) = requested_kernels(read, "libmha_fwd")
-    assert (requested.config.direction, requested.config.role) == ("fwd", "fwd")
-    assert requested.config.arch == "gfx950"
-    assert requested_kernels(read, "libmha_bwd") == ()
+    assert (spec.config.direction, spec.config.role) == ("fwd", "fwd")
+    assert spec.config.arch == "gfx950"
     assert list(check_requested(read)) == []
 
 

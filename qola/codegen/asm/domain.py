@@ -117,7 +117,9 @@ def _condition(variant: Variant, direction: str) -> list[str]:
         terms += _flag("has_lse", variant.lse)
     terms += [f"!{name}" for name in _PARAMETERS[direction] if name != "has_lse"]
     joined = " &&\n       ".join(terms)
-    return [f"    // {variant.label.partition(' (')[0]}\n    if({joined})\n        return true;\n"]
+    return [
+        f"    // [[{variant.table}]] #{variant.index + 1}\n    if({joined})\n        return true;\n"
+    ]
 
 
 def _hdim_term(direction: str, hdim_q: int, hdim_v: int) -> str:

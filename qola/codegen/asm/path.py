@@ -99,7 +99,7 @@ def _problems(
         )
     for one in selection.kernels:
         yield Finding(
-            one.label,
+            one.place,
             f"{one.config.name}, and -DENABLE_CK=0",
             "a library with kernels of Composable Kernel",
             "remove one of the two",
@@ -110,7 +110,7 @@ def _problems(
             continue
         hdims = ", ".join(f"{q}x{v}" for q, v in sorted(unserved))
         yield Finding(
-            variant.label,
+            variant.place,
             f"no assembly kernel on {' and '.join(archs)}"
             + (f" for head dims {hdims}" if hdims else "")
             + ", and -DENABLE_CK=0",

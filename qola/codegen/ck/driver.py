@@ -28,13 +28,13 @@ from qola.codegen.ck.output import (
     record,
     tags_of,
 )
-from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.reachable import unreachable
 from qola.codegen.ck.receipts import emulated, source
-from qola.codegen.ck.requested import filter_of, find_requested, insert_requested
+from qola.codegen.ck.requested import find_requested, insert_requested
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, Selector, read_base
 from qola.codegen.process import ignore_bytecode, prepare_generator
 from qola.codegen.types import Direction, Explanation, GeneratedSource
+from qola.kernel.selection import VariantFilter
 from qola_base.errors import Finding
 from qola_base.system_errors import disk_error
 
@@ -60,7 +60,7 @@ class _Filtered:
         )
         for found in self._own:
             for row in found.rows:
-                self._keepers[row.key] = [*self._keepers.get(row.key, ()), filter_of(found.kernel)]
+                self._keepers[row.key] = [*self._keepers.get(row.key, ()), found.kernel.filter]
         self._all = insert_requested(selector.rows, selector.order, self._own)
         made = {key: found.rows for found in self._own if found.made for key in found.types}
         # Two kernels of one C++ type cannot be linked: the requested one is built.
@@ -145,7 +145,7 @@ class _Filtered:
             for (own, serving), dtypes in self._selector.padded(variant).items() if kept else ():
                 (q, v), (larger_q, larger_v) = own, serving
                 yield Finding(
-                    variant.label,
+                    variant.place,
                     f"hdim {q}x{v}, which kernels for {larger_q}x{larger_v} serve, padded "
                     f"({', '.join(dtypes)})",
                     "as it is; a head dimension that CK has kernels for costs less",
@@ -158,7 +158,7 @@ class _Filtered:
             names = {kernel.name for row in found.rows for kernel in row.kernels}
             if found.rows and not names & self._kept.keys() and not self._request.dropped:
                 yield Finding(
-                    found.kernel.label,
+                    found.kernel.place,
                     f"{found.kernel.config.name}: {self._reason(found.rows[0])}",
                     "kernels that the dispatch reaches",
                     "request it without the preceding kernels, or set keep_unreachable",
@@ -212,7 +212,7 @@ class _Filtered:
         requested: dict[str, set[str]] = {}
         for found in self._own:
             for kernel in (kernel for row in found.rows for kernel in row.kernels):
-                requested.setdefault(kernel.name, set()).add(found.kernel.label)
+                requested.setdefault(kernel.name, set()).add(found.kernel.place)
         reasons: dict[str, tuple[Kernel, str]] = {}
         for row in [*self._all, *self._selector.outside]:
             out = any(kernel.name not in kept for kernel in row.kernels)

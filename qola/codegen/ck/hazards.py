@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from qola.codegen.ck.predicates import EVERYTHING, REQUESTED, VariantFilter, show, takes
+from qola.codegen.ck.predicates import show, takes
 from qola.codegen.ck.rows import Row
 from qola.codegen.types import Bucket, FieldValue
+from qola.kernel.selection import EVERYTHING, REQUESTED, VariantFilter
 from qola.manifest.toml import toml_value
 from qola_base.errors import Finding
 
@@ -48,7 +49,7 @@ class _Chain:
         """Return the variants that keep the bucket, or one of its problem classes."""
         groups = self.buckets[bucket]
         rows = groups[problem] if problem else [r for rows in groups.values() for r in rows]
-        found = [w.label for row in rows for w in self.keepers[row.key] if w.index != EVERYTHING]
+        found = [w.place for row in rows for w in self.keepers[row.key] if w.index != EVERYTHING]
         return list(dict.fromkeys(found))
 
     def only_requested(self, bucket: Bucket) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from qola.codegen.ck.messages import GeneratorAnswer
-from qola.codegen.ck.predicates import WITHOUT, VariantFilter, show
+from qola.codegen.ck.predicates import WITHOUT, show
 from qola.codegen.ck.receipts import emulated
-from qola.codegen.types import LEVELS
+from qola.codegen.types import LEVELS, Selection
+from qola.kernel.selection import VariantFilter
 from qola_base.errors import CodegenError, Finding
 
 Answers = Mapping[str, GeneratorAnswer]
@@ -61,22 +62,22 @@ def check_levels(
     ]
 
 
-def check_added(filters: Filters, answers: Answers, added: Collection[str]) -> None:
+def check_added(filters: Filters, answers: Answers, selection: Selection) -> None:
     """Check that each of `add_directions` has kernels."""
     findings = []
-    for direction in sorted(added):
+    for direction in sorted(selection.add_directions):
         answer = answers[direction]
         # Filters do not count requested kernels.
         if any(one.rows for one in answer.filters) or answer.kernels:
             continue
         reasons = [
-            f"{variant.label}: {line}"
+            f"{variant.place}: {line}"
             for variant in filters[direction]
             for line in answer.filter(variant.index).blame
         ]
         findings.append(
             Finding(
-                "add_directions",
+                selection.place("add_directions"),
                 f"{direction}, of which no kernel is kept:\n" + "\n".join(reasons),
                 "a receipt and variants that keep a kernel of it",
                 f"write values that kernels named above have, or take {direction} out",
@@ -93,14 +94,14 @@ def _variants(filtered: Answers, filters: Filters) -> Iterator[Finding]:
     for variant in next(iter(filters.values())) if filtered else ():
         for name, allowed in variant.where.items():
             if _untestable(name, allowed, have, unknown):
-                yield _finding(f"{variant.label}.{name}", name, allowed, have, unknown)
+                yield _finding(f"{variant.place}.{name}", name, allowed, have, unknown)
 
 
 def _rules(filtered: Answers, filters: Filters, native: Sequence[int]) -> Iterator[Finding]:
     """Find fields of receipts' rules that no kernel of the direction has."""
     for direction, answer in filtered.items():
         have, unknown = set(answer.fields), set(answer.unknown)
-        for receipt, label in {one.receipt: one.label for one in filters[direction]}.items():
+        for receipt, label in {one.receipt: one.place for one in filters[direction]}.items():
             made = emulated(receipt, native)
             for name, allowed in (made.rules[direction] or ()) if made else ():
                 if _untestable(name, allowed, have, unknown):

@@ -6,15 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.types import (
     Bucket,
     Direction,
     Explanation,
     GeneratedSource,
     KernelInstance,
-    RequestedKernel,
 )
+from qola.kernel.selection import RequestedKernel, VariantFilter
 from qola_base.errors import Finding
 from qola_base.json_types import WrongValueError, parse_json, reader
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from qola.codegen.ck.observe import Recording, UsageError, observe
-from qola.codegen.ck.predicates import VariantFilter
 from qola.codegen.ck.rows import Kernel, Row
 from qola.codegen.types import GeneratedSource, KernelInstance
+from qola.kernel.selection import VariantFilter
 from qola_base.files import sha256_of_text
 
 

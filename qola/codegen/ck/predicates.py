@@ -3,65 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from qola.codegen.ck.receipts import Rules
 from qola.codegen.types import Bucket, FieldValue
 
-if TYPE_CHECKING:
-    from qola.manifest.types import BwdVariant, FwdVariant
-
 #: Values of missing fields: split-KV kernels have no dropout, older CKs no sink. A kernel serves
 #: every value of any other missing field.
 WITHOUT = {"dropout": False, "skip": False, "sink": False, "squant": False, "logits": False}
-
-_FWD_DIMENSIONS = ("dtype", "bias", "mask", "lse", "dropout", "skip", "sink", "mode")
-_BWD_DIMENSIONS = ("dtype", "bias", "dbias", "mask", "dropout", "deterministic", "mode")
-
-EVERYTHING, REQUESTED = -1, -2
-"""Indices of filters without a variant: all of a receipt, and requested kernels."""
-
-
-@dataclass(frozen=True)
-class VariantFilter:
-    """Selects kernels of a receipt, as a variant of the manifest does.
-
-    Attributes:
-        index: index of the variant, or EVERYTHING or REQUESTED.
-        label: the place in the manifest, for messages.
-        where: permitted values of fields.
-        hdims: requested (hdim_q, hdim_v), None for all.
-    """
-
-    index: int
-    label: str
-    receipt: int
-    where: Mapping[str, tuple[FieldValue, ...]]
-    hdims: tuple[Bucket, ...] | None
-
-    @staticmethod
-    def from_variant(variant: FwdVariant | BwdVariant, default_receipt: int) -> VariantFilter:
-        """Return the filter of a variant, which may name a receipt of its own."""
-        names = _BWD_DIMENSIONS if hasattr(variant, "deterministic") else _FWD_DIMENSIONS
-        values = {name: getattr(variant, name) for name in names}
-        return VariantFilter(
-            index=variant.index,
-            label=variant.label,
-            receipt=default_receipt if variant.receipt is None else variant.receipt,
-            where={name: tuple(allowed) for name, allowed in values.items() if allowed is not None},
-            hdims=None if variant.hdim is None else tuple(variant.hdim),
-        )
-
-    @staticmethod
-    def everything(receipt: int) -> VariantFilter:
-        """Return the filter that keeps every kernel of a receipt."""
-        return VariantFilter(EVERYTHING, f"receipt {receipt}", receipt, {}, None)
-
-    @staticmethod
-    def nothing(receipt: int) -> VariantFilter:
-        """Return the filter that keeps no kernel of a receipt, for [[kernels]] without variants."""
-        return VariantFilter(REQUESTED, f"receipt {receipt}", receipt, {"dtype": ()}, None)
 
 
 def mismatches(

@@ -18,10 +18,11 @@ from typing import Any
 from qola.codegen.ck.link import NotUnderstoodError, Traits, call_of, reading_ck, traits_of
 from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.observe import Recording, Registered
-from qola.codegen.ck.predicates import REQUESTED, VariantFilter, show
+from qola.codegen.ck.predicates import show
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.vocabulary import ALIASES, without_enum
-from qola.codegen.types import FieldValue, RequestedKernel
+from qola.codegen.types import FieldValue
+from qola.kernel.selection import RequestedKernel
 from qola_base.errors import Finding
 
 #: Numbers in the notation of a tile. CK's attributes for them begin with the same letter.
@@ -125,11 +126,6 @@ def _properties(item: Any) -> Iterator[tuple[str, Any]]:
 _SIMILAR = ("pipeline", "trload", "dtype", "mode", "hdim_q", "hdim_v", "mask", "bias")
 
 
-def filter_of(kernel: RequestedKernel) -> VariantFilter:
-    """Return the filter that keeps a requested kernel."""
-    return VariantFilter(REQUESTED, kernel.label, 0, {}, None)
-
-
 @dataclass(frozen=True)
 class RequestedRows:
     """The dispatch rows of a requested kernel; `made` if CK does not enumerate it."""
@@ -158,7 +154,7 @@ def find_requested(
     if request.dropped:
         expected = "no drop_directions with its direction"
         found = f"kernels of {direction}, which is dropped"
-        return [], [Finding(kernel.label, found, expected) for kernel in request.kernels]
+        return [], [Finding(kernel.place, found, expected) for kernel in request.kernels]
     requested: list[RequestedRows] = []
     wrong: list[Finding] = []
     types: dict[tuple[str | None, Traits | None], RequestedKernel] = {}
@@ -170,12 +166,12 @@ def find_requested(
             expected = (
                 f"a kernel that CK's templates for {direction} {own.config.role} can be made of"
             )
-            wrong.append(Finding(own.label, f"{name}: {error}", expected))
+            wrong.append(Finding(own.place, f"{name}: {error}", expected))
             continue
         if others := [types[key] for key in rows.types if key in types]:
-            found = f"{name}: of the same type in C++ as {others[0].label}"
+            found = f"{name}: of the same type in C++ as {others[0].place}"
             expected = "kernels that differ in more than waves and matrix instructions"
-            wrong.append(Finding(own.label, found, expected, "a manifest for each of the two"))
+            wrong.append(Finding(own.place, found, expected, "a manifest for each of the two"))
             continue
         types.update(dict.fromkeys(rows.types, own))
         requested.append(rows)

@@ -10,9 +10,6 @@ from qola.codegen.ck.link import Call, Links, NotUnderstoodError, Traits, call_o
 from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.observe import Pool, Recording, Registered
 from qola.codegen.ck.predicates import (
-    EVERYTHING,
-    REQUESTED,
-    VariantFilter,
     broken_rule,
     mismatches,
     resolve_hdims,
@@ -27,6 +24,7 @@ from qola.codegen.ck.vocabulary import (
     without_enum,
 )
 from qola.codegen.types import Bucket, FieldValue
+from qola.kernel.selection import EVERYTHING, REQUESTED, VariantFilter
 
 _MISSING = "missing"
 """Stands for a field that a row does not have."""
@@ -492,7 +490,7 @@ class Selector:
         values = " ".join(f"{n}={self._value(row, n)}" for n in names)
         if common:
             return f"no variant has {values}"
-        return f"no variant has it; the nearest, {nearest.label}, lacks {values}"
+        return f"no variant has it; the nearest, {nearest.place}, lacks {values}"
 
     @staticmethod
     def _value(row: Row, name: str) -> str:

@@ -43,7 +43,7 @@ def run(request: GeneratorRequest, reason: str) -> GeneratorAnswer:
     direction = request.direction
     if request.kernels:
         raise RefusedError(
-            f"{request.kernels[0].label}, of a dispatch that cannot be parsed: {reason}",
+            f"{request.kernels[0].place}, of a dispatch that cannot be parsed: {reason}",
             "only variants and receipts, or a Composable Kernel that qola can parse",
         )
     receipt, none = _receipt(request, reason)
@@ -141,7 +141,7 @@ def _fields(kernel: Any) -> dict[str, FieldValue]:
 
 
 def _warning(request: GeneratorRequest, level: str, reason: str, receipt: int) -> Finding:
-    labels = [one.label for one in request.filters if one.index >= 0]
+    labels = [one.place for one in request.filters if one.index >= 0]
     but = f", whatever {', '.join(labels)} may say" if labels else ""
     return Finding(
         f"direction {request.direction}",
