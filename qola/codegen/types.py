@@ -73,7 +73,8 @@ class KernelInstance:
         fields: its `KernelConfig.fields()`, sorted by name; {} if CK's object cannot be read. An
             assembly helper has some of these fields.
         variants: `index` of each variant that selects it; () without variants.
-        module, kernel_group, headers, entry: names by which the plan compiles it; "" before.
+        module, entry: names of its module and of the source of its kernel library in the plan;
+            "" before.
     """
 
     name: str
@@ -84,8 +85,6 @@ class KernelInstance:
     fields: Mapping[str, FieldValue]
     variants: tuple[int, ...] = ()
     module: str = ""
-    kernel_group: str = ""
-    headers: str = ""
     entry: str = ""
 
     @property

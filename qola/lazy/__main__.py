@@ -66,9 +66,9 @@ def make_index(settings: Settings, plan: Plan) -> Index:
     kernels = plan.kernels_of(module)
     tree = Path(settings["tree"])
     abi = Path(settings["abi_header"])
-    used = [s for s in plan.header_sets if any(k.headers == s.name for k in kernels)]
+    units = plan.unit_by_kernel(module)
+    used = [s for s in plan.header_sets if any(unit.headers == s.name for unit in units.values())]
     digests = {file: sha256_of(tree / file) for file in {f for s in used for f in s.files}}
-    groups = {kernel.kernel_group for kernel in kernels}
     entries = {source.name: source.sha256 for source in module.entry_sources}
     return Index(
         module=module.name,
@@ -79,7 +79,7 @@ def make_index(settings: Settings, plan: Plan) -> Index:
             arch: tuple(settings["arch_flags"].get(arch, ()))
             for arch in sorted({arch for kernel in kernels for arch in kernel.archs})
         },
-        package_flags={name: plan.kernel_groups[name].copts for name in sorted(groups)},
+        package_flags={unit.kernel_group: unit.copts for unit in plan.units_of(module)},
         headers={
             found.name: Headers(
                 (*(f"{_INCLUDE}/{d}" for d in found.include_dirs), _ABI_DIR),
@@ -92,8 +92,8 @@ def make_index(settings: Settings, plan: Plan) -> Index:
         link_script=sha256_of(Path(settings["link_script"])),
         entries=entries,
         kernels=tuple(
-            Kernel(k.name, arch, k.kernel_group, k.headers, k.entry, k.sha256)
-            for k in kernels
+            Kernel(k.name, arch, unit.kernel_group, unit.headers, k.entry, k.sha256)
+            for k, unit in zip(kernels, map(units.__getitem__, module.kernels), strict=True)
             for arch in k.archs
         ),
     )

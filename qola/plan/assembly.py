@@ -1,8 +1,8 @@
-"""Collects a plan's kernel instances, kernel groups, headers and libraries."""
+"""Collects a plan's kernel instances, their units, headers and libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -19,8 +19,7 @@ from qola.plan.generate import GeneratedModule
 from qola.plan.inputs import find_group_headers, find_headers
 from qola.plan.model import (
     HeaderSet,
-    KernelGroup,
-    PlannedBatch,
+    KernelUnit,
     PlannedModule,
     TorchModule,
 )
@@ -35,16 +34,16 @@ class Assembly:
     """The part of a plan with kernel instances, to which modules are added one by one.
 
     Attributes:
-        header_sets, kernel_groups: by name.
+        header_sets: by name.
+        units: of the modules in their order, by name.
         entries: the public interface of each library, by its name.
     """
 
     def __init__(self, resolved: ResolvedRequest, output: Folder) -> None:
         self.header_sets: dict[str, HeaderSet] = {}
-        self.kernel_groups: dict[str, KernelGroup] = {}
         self.kernels: list[KernelInstance] = []
+        self.units: list[KernelUnit] = []
         self.modules: list[PlannedModule] = []
-        self.batches: list[PlannedBatch] = []
         self.torch_modules: list[TorchModule] = []
         self.entries: dict[str, ModuleEntry] = {}
         self._resolved = resolved
@@ -116,8 +115,10 @@ class Assembly:
         for kernel in module.kernels.kernels:
             helper = "_asm" if kernel.role.startswith("asm_") else ""
             groups.setdefault(f"{kernel.direction}{helper}", []).append(kernel)
+        units: list[KernelUnit] = []
         for group, instances in sorted(groups.items()):
-            self._add_group(module, group, instances, lazy)
+            units += self._add_group(module, group, instances, lazy)
+        self.units += sorted(units, key=lambda unit: unit.name)
         return lazy
 
     def _add_group(
@@ -126,10 +127,10 @@ class Assembly:
         group: str,
         instances: Sequence[KernelInstance],
         lazy: LazySources,
-    ) -> None:
-        """Add the kernel instances of a direction, or its helper kernels.
+    ) -> Iterator[KernelUnit]:
+        """Add the kernel instances of a direction, or its helper kernels, and yield their units.
 
-        They are one kernel group unless their archs or flags differ.
+        They are one unit unless their archs, flags or headers differ.
         """
         name, config = module.spec.name, module.config
         folder = self._output.below(name)
@@ -144,27 +145,32 @@ class Assembly:
         if config.name in TORCH_ATTENTION:
             headers = [self.header_sets[set_name] for set_name in set_of.values()]
             config = kernel_config(self._tree, config, library, headers, texts)
-        kernel_groups = [_kernel_group_name(group, config, library, kernel) for kernel in instances]
-        for kernel_group in kernel_groups:
-            self.kernel_groups[kernel_group] = KernelGroup(config.flags_hip, group)
         files = sorted({file for name in set_of.values() for file in self.header_sets[name].files})
-        self.batches += write_batches(
-            instances,
-            kernel_groups,
-            texts,
-            first=len(self.kernels),
-            size=self._resolved.request.manifest.batch,
-            named=only_defines_name(self._tree.text(file) for file in files),
-            folder=self._output,
-            module=name,
-        )
+        named = only_defines_name(self._tree.text(file) for file in files)
+        grouped: dict[tuple[str, str], dict[int, tuple[KernelInstance, str]]] = {}
+        first = len(self.kernels)
+        for number, (kernel, text, names) in enumerate(zip(instances, texts, roots, strict=True)):
+            key = _kernel_group_name(group, config, library, kernel), set_of[names]
+            grouped.setdefault(key, {})[first + number] = kernel, text
+        for (kernel_group, header_set), sources in grouped.items():
+            batches = write_batches(
+                sources,
+                size=self._resolved.request.manifest.batch,
+                named=named,
+                folder=self._output,
+                module=name,
+            )
+            yield KernelUnit(
+                name=f"{name}/{kernel_group}" + ("" if header_set == group else f".{header_set}"),
+                kernel_group=kernel_group,
+                copts=config.flags_hip,
+                headers=header_set,
+                kernels=tuple(sources),
+                batches=tuple(sorted(batches, key=lambda batch: batch.name)),
+            )
         self.kernels += [
-            replace(
-                kernel, module=name, kernel_group=kernel_group, headers=set_of[names], entry=entry
-            )
-            for kernel, kernel_group, names, entry in zip(
-                instances, kernel_groups, roots, entries, strict=True
-            )
+            replace(kernel, module=name, entry=entry)
+            for kernel, entry in zip(instances, entries, strict=True)
         ]
 
 

@@ -6,7 +6,7 @@ fixed order, in which neighbours share most templates, and their names decide wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from qola.codegen.ck.batches import batch_source, included, local_names, only_calls_name
@@ -28,39 +28,29 @@ pipeline's. A variant often adds a pipeline."""
 
 
 def write_batches(
-    instances: Sequence[KernelInstance],
-    kernel_groups: Sequence[str],
-    texts: Sequence[str],
+    sources: Mapping[int, tuple[KernelInstance, str]],
     *,
-    first: int,
     size: int,
     named: bool,
     folder: Folder,
     module: str,
 ) -> Iterator[PlannedBatch]:
-    """Write the batches, of `size` kernel instances at most, of a group.
+    """Write the batches of a unit.
 
     Args:
-        kernel_groups, texts: the kernel group and the source text of each kernel instance.
-        first: index of the first kernel instance in the plan.
+        sources: the unit's kernel instances with the texts of their sources, by index in the plan.
         size: maximum number of kernel instances in a batch.
         named: result of `only_defines_name` for all headers that the sources include.
         folder: the sources are written to its <module>/kernels/batches.
     """
-    index = {kernel.name: number for number, kernel in enumerate(instances, first)}
-    compatible: dict[tuple[str, _Names, _Names, _Names, bool], list[KernelInstance]] = {}
-    for kernel, kernel_group, text in zip(instances, kernel_groups, texts, strict=True):
+    index = {kernel.name: number for number, (kernel, _) in sources.items()}
+    compatible: dict[tuple[_Names, _Names, _Names, bool], list[KernelInstance]] = {}
+    for kernel, text in sources.values():
         names = local_names(text) if size > 1 else None
         if names is not None:
-            key = (
-                kernel_group,
-                kernel.archs,
-                tuple(included([text])),
-                names,
-                only_calls_name(text),
-            )
+            key = (kernel.archs, tuple(included([text])), names, only_calls_name(text))
             compatible.setdefault(key, []).append(kernel)
-    for (kernel_group, _, includes, names, own), kernels in compatible.items():
+    for (_, includes, names, own), kernels in compatible.items():
         for batch in cut(in_order(kernels), size):
             if len(batch) > 1:
                 members = [kernel.name for kernel in batch]
@@ -68,8 +58,7 @@ def write_batches(
                 file = f"{module}/kernels/batches/{name}.cpp"
                 text = batch_source(members, includes, names, named=named and own)
                 digest = folder.write(file, text)
-                indices = tuple(index[member] for member in members)
-                yield PlannedBatch(name, kernel_group, indices, file, digest)
+                yield PlannedBatch(name, tuple(index[member] for member in members), file, digest)
 
 
 def _family(kernel: KernelInstance) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ __all__ = [
     "EntryPoint",
     "GeneratedSource",
     "HeaderSet",
-    "KernelGroup",
     "KernelInstance",
+    "KernelUnit",
     "Plan",
     "PlannedAiter",
     "PlannedBatch",
@@ -36,7 +36,7 @@ __all__ = [
     "TritonKernel",
 ]
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Increased with every change that an existing reader of plan.json would misread."""
 
 
@@ -75,13 +75,39 @@ class HeaderSet:
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """Kernel instances of a kernel group that are compiled together."""
+    """Kernel instances of a unit that are compiled together."""
 
     name: str
-    kernel_group: str
     kernels: tuple[int, ...]
     file: str
     sha256: str
+
+
+@dataclass(frozen=True)
+class KernelUnit:
+    """Kernel instances of a module that are compiled with the same flags and headers.
+
+    Attributes:
+        name: ``<module>/<kernel group>``, the beginning of its targets' names. Ends in
+            ``.<header set>`` if other kernel instances of the kernel group include other headers.
+        kernel_group: the direction, bwd_asm for helper kernels of assembly kernels, or either with
+            archs and a digest: equal names mean equal flags and include directories.
+        headers: name of its header set.
+        kernels: indices of its kernel instances.
+        batches: those that are compiled together, by name; the others have a compile each.
+    """
+
+    name: str
+    kernel_group: str
+    copts: tuple[str, ...]
+    headers: str
+    kernels: tuple[int, ...]
+    batches: tuple[PlannedBatch, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """Name of the module that has it."""
+        return self.name.partition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -121,17 +147,6 @@ class PlannedModule(KernelModule):
     public_header: PlannedFile
     macros: Mapping[str, str]
     stubs: tuple[PlannedFile, ...]
-
-
-@dataclass(frozen=True)
-class KernelGroup:
-    """Kernel instances of one direction that share flags and headers.
-
-    Helper kernels of an assembly kernel have the kernel group bwd_asm.
-    """
-
-    copts: tuple[str, ...]
-    headers: str
 
 
 @dataclass(frozen=True)
@@ -215,16 +230,15 @@ class Plan:
     archs: tuple[str, ...]
     manifest: Mapping[str, Any]
     aiter: PlannedAiter
-    kernel_groups: Mapping[str, KernelGroup]
     header_sets: tuple[HeaderSet, ...]
     kernels: tuple[KernelInstance, ...]
+    units: tuple[KernelUnit, ...]
     modules: tuple[PlannedModule, ...]
     warnings: tuple[Finding, ...]
     inputs: tuple[str, ...]
     configs: tuple[str, ...]
     licenses: tuple[str, ...]
     python_modules: tuple[PythonModule, ...]
-    batches: tuple[PlannedBatch, ...]
     torch_modules: tuple[TorchModule, ...]
     triton: tuple[TritonKernel, ...] = ()
     aiter_python: Mapping[str, str] = field(default_factory=dict)
@@ -280,10 +294,24 @@ class Plan:
         """The libraries and the torch modules."""
         return (*self.modules, *self.torch_modules)
 
+    @property
+    def batches(self) -> tuple[PlannedBatch, ...]:
+        """The batches of all units."""
+        return tuple(batch for unit in self.units for batch in unit.batches)
+
+    def units_of(self, module: KernelModule) -> list[KernelUnit]:
+        """Return the units of a module, by name."""
+        return [unit for unit in self.units if unit.module == module.name]
+
+    def unit_by_kernel(self, module: KernelModule) -> dict[int, KernelUnit]:
+        """Return the unit of each kernel instance of a module, by its index."""
+        return {index: unit for unit in self.units_of(module) for index in unit.kernels}
+
     def compiled_as(self, module: KernelModule) -> list[str]:
         """Return the batch of each kernel instance of a module, or its own name if it has none."""
-        batch = {index: batch.name for batch in self.batches for index in batch.kernels}
-        return [batch.get(index, self.kernels[index].name) for index in module.kernels]
+        batches = (batch for unit in self.units_of(module) for batch in unit.batches)
+        names = {index: batch.name for batch in batches for index in batch.kernels}
+        return [names.get(index, self.kernels[index].name) for index in module.kernels]
 
     def kernels_of(self, module: KernelModule) -> list[KernelInstance]:
         """Return the kernel instances of a module, in its order."""
@@ -300,10 +328,20 @@ def _find(items: Iterable[_T], name: str) -> _T:
     raise PlanError(Finding("plan.json", f"no entry with the name {name}", "a name in the plan"))
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, indent: str = "  ") -> str:
     if isinstance(value, (list, tuple)) and value:
-        return "[\n" + ",\n".join("    " + _compact(item) for item in value) + "\n  ]"
+        items = ",\n".join(f"{indent}  {_item(item, indent + '  ')}" for item in value)
+        return f"[\n{items}\n{indent}]"
     return _compact(value)
+
+
+def _item(item: Any, indent: str) -> str:
+    """Return one line, but of a unit a line for each batch."""
+    if not isinstance(item, KernelUnit):
+        return _compact(item)
+    fields = {**json_fields(item), "batches": None}
+    head = _compact({name: value for name, value in fields.items() if name != "batches"})
+    return f'{{"batches": {_value(item.batches, indent)}, {head.removeprefix("{")}'
 
 
 def _compact(value: Any) -> str:

@@ -141,11 +141,10 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         archs=resolved.archs,
         manifest=request.manifest.to_json(),
         aiter=PlannedAiter(tree.generation, request.aiter_id, tree.version, request.aiter_patches),
-        kernel_groups=dict(sorted(made.kernel_groups.items())),
         header_sets=header_sets,
         kernels=tuple(made.kernels),
+        units=tuple(made.units),
         modules=tuple(made.modules),
-        batches=tuple(sorted(made.batches, key=lambda batch: (batch.kernel_group, batch.name))),
         python_modules=python_modules,
         torch_modules=tuple(made.torch_modules),
         triton=plan_triton(request.manifest, request.triton, resolved.archs, output),
@@ -165,8 +164,9 @@ def _unknown_to_ck(resolved: ResolvedRequest, made: Assembly) -> Iterator[Findin
     """Find archs of planned kernels for which Composable Kernel's headers cannot be compiled."""
     request = resolved.request
     compiled = {
-        (arch, kernel.headers)
-        for kernel in made.kernels
+        (arch, unit.headers)
+        for unit in made.units
+        for kernel in (made.kernels[index] for index in unit.kernels)
         if not kernel.role.startswith("asm_")
         for arch in kernel.archs
     }

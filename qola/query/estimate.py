@@ -158,9 +158,11 @@ def compiles(plan: Plan, costs: Costs) -> tuple[Compile, ...]:
     found: list[Compile] = []
     for module in plan.with_kernels:
         groups: dict[tuple[str, str], dict[str, list[KernelInstance]]] = {}
-        for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True):
+        units = plan.unit_by_kernel(module)
+        for index, name in zip(module.kernels, plan.compiled_as(module), strict=True):
+            kernel, unit = plan.kernels[index], units[index]
             group = groups.setdefault((kernel.direction, kernel.role), {})
-            group.setdefault(f"{kernel.kernel_group}:{name}", []).append(kernel)
+            group.setdefault(f"{unit.kernel_group}:{name}", []).append(kernel)
         for key, batches in groups.items():
             measured = key in costs.kernels
             points = costs.kernels[key if measured else _borrowed_role(costs, *key)]

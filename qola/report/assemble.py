@@ -100,10 +100,10 @@ def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstan
 
 
 def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[KernelInstance]]]:
-    batched = {index: batch for batch in plan.batches for index in batch.kernels}
-    for batch in plan.batches:
-        if batch.kernels and batch.kernels[0] in module.kernels:
-            yield batch.name, [plan.kernels[index] for index in batch.kernels]
+    batches = [batch for unit in plan.units_of(module) for batch in unit.batches]
+    batched = {index for batch in batches for index in batch.kernels}
+    for batch in batches:
+        yield batch.name, [plan.kernels[index] for index in batch.kernels]
     for index in module.kernels:
         if index not in batched:
             yield plan.kernels[index].name, [plan.kernels[index]]

@@ -18,7 +18,7 @@ from qola.manifest.constants import AITER
 from qola.plan.model import (
     GeneratedSource,
     HeaderSet,
-    KernelInstance,
+    KernelUnit,
     Plan,
     PlannedModule,
     PythonModule,
@@ -93,7 +93,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         source: the manifest's path, for the first line.
         aiter: repository of the AITER tree.
     """
-    used = {kernel.headers for kernel in plan.kernels}
+    used = {unit.headers for unit in plan.units}
     calls = [
         _call(
             "bundle_files",
@@ -104,8 +104,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         ),
         *(_header_set(found, aiter) for found in plan.header_sets if found.name in used),
     ]
-    for owner in plan.with_kernels:
-        calls += _kernel_instances(plan, owner)
+    calls += [_kernel_unit(plan, unit) for unit in plan.units]
     for module in plan.modules:
         calls += _module(plan, module, aiter)
     for python in plan.python_modules:
@@ -158,9 +157,8 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
 
 def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
     name = module.name
-    kernels = plan.kernels_of(module)
-    own = _by_arch(plan, {kernel.name: kernel for kernel in kernels})
-    linked = _by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True)))
+    own = _by_archs(plan, module, [kernel.name for kernel in plan.kernels_of(module)])
+    linked = _by_archs(plan, module, plan.compiled_as(module))
     domain = f"{name}/include/qola_asm_domain.h"
     uses_domain = module.code_objects and not module.asm_tables
     return [
@@ -186,7 +184,10 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
             file=module.library,
             headers=f":{name}.headers",
             host_only=tuple(sorted({s.name for s in module.sources if s.role in _HOST_ONLY})),
-            kernel_headers=[f":{h}.headers" for h in sorted({k.headers for k in kernels})],
+            kernel_headers=[
+                f":{headers}.headers"
+                for headers in sorted({unit.headers for unit in plan.units_of(module)})
+            ],
             kernel_names=module.kernel_names.file,
             kernels=own,
             linked=linked if linked != own else None,
@@ -202,43 +203,23 @@ def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
     ]
 
 
-def _kernel_instances(plan: Plan, module: PlannedModule | TorchModule) -> list[str]:
-    """Return the calls that declare the kernel instances of a module, one for each group."""
-    groups: dict[str, list[KernelInstance]] = {}
-    for kernel in sorted(plan.kernels_of(module), key=lambda kernel: kernel.name):
-        groups.setdefault(_group(plan, kernel), []).append(kernel)
-    batches: dict[str, dict[str, list[str]]] = {}
-    for batch in plan.batches:
-        members = [plan.kernels[index] for index in batch.kernels]
-        names = batches.setdefault(_group(plan, members[0]), {})
-        names[batch.name] = [member.name for member in members]
-    return [
-        _kernel_group(plan, module.name, group, kernels, batches.get(group, {}))
-        for group, kernels in sorted(groups.items())
-    ]
-
-
-def _kernel_group(
-    plan: Plan,
-    module: str,
-    group: str,
-    kernels: Sequence[KernelInstance],
-    batches: Mapping[str, Sequence[str]],
-) -> str:
-    kernel_group = kernels[0].kernel_group
+def _kernel_unit(plan: Plan, unit: KernelUnit) -> str:
+    kernels = sorted((plan.kernels[index] for index in unit.kernels), key=lambda k: k.name)
     entries: dict[str, list[str]] = {}
     for kernel in kernels:
         entries.setdefault(kernel.entry, []).append(kernel.name)
+    batches = {b.name: [plan.kernels[index].name for index in b.kernels] for b in unit.batches}
+    named_after_group = unit.name == f"{unit.module}/{unit.kernel_group}"
     return _call(
         "kernel_instances",
-        name=group,
-        batches=dict(sorted(batches.items())) or None,
-        copts=list(plan.kernel_groups[kernel_group].copts),
-        directory=module,
+        name=unit.name,
+        batches=batches or None,
+        copts=list(unit.copts),
+        directory=unit.module,
         entries=dict(sorted(entries.items())),
-        headers=f":{kernels[0].headers}.headers",
+        headers=f":{unit.headers}.headers",
         kernels={kernel.name: kernel.archs for kernel in kernels},
-        kernel_group=None if group.endswith(f"/{kernel_group}") else kernel_group,
+        kernel_group=None if named_after_group else unit.kernel_group,
     )
 
 
@@ -261,7 +242,6 @@ def _python_module(plan: Plan, module: PythonModule, aiter: str) -> list[str]:
 
 def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
     name = module.name
-    kernels = plan.kernels_of(module)
     return [
         *(
             _header_set(replace(plan.header_set(found), name=target), aiter)
@@ -278,7 +258,7 @@ def _torch_module(plan: Plan, module: TorchModule, aiter: str) -> list[str]:
             **_module_attributes(plan, module, aiter),
             host_only=module.host_only,
             init=module.init,
-            kernels=_by_arch(plan, dict(zip(plan.compiled_as(module), kernels, strict=True))),
+            kernels=_by_archs(plan, module, plan.compiled_as(module)),
             per_arch=True if module.per_arch else None,
             plan="plan.json",
             sources=_by_arch_set(plan.archs, module.sources, per_arch=module.per_arch),
@@ -370,24 +350,21 @@ def _code_objects(
     return found
 
 
-def _group(plan: Plan, kernel: KernelInstance) -> str:
-    """Return the label prefix of the kernel instances with the same flags and headers."""
-    group = f"{kernel.module}/{kernel.kernel_group}"
-    same = kernel.headers == plan.kernel_groups[kernel.kernel_group].headers
-    return group if same else f"{group}.{kernel.headers}"
-
-
-def _by_arch(plan: Plan, named: Mapping[str, KernelInstance]) -> dict[str, list[str]]:
-    """Return labels by their archs, which are separated by spaces.
+def _by_archs(
+    plan: Plan, module: PlannedModule | TorchModule, names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return labels of a module's kernels by their archs, which are separated by spaces.
 
     Args:
-        named: names of targets, each with a kernel instance of its archs and kernel group.
+        names: for each kernel instance its own name, or that of its batch.
     """
-    found: dict[str, list[str]] = {}
-    for name, kernel in named.items():
-        found.setdefault(" ".join(kernel.archs), []).append(f":{_group(plan, kernel)}/{name}")
+    units = plan.unit_by_kernel(module)
+    found: dict[str, dict[str, None]] = {}
+    for index, name in zip(module.kernels, names, strict=True):
+        archs = " ".join(plan.kernels[index].archs)
+        found.setdefault(archs, {})[f":{units[index].name}/{name}"] = None
     order = [" ".join(chosen) for chosen in arch_sets(plan.archs)]
-    return {key: found[key] for key in order if key in found}
+    return {key: [*found[key]] for key in order if key in found}
 
 
 def _by_arch_set(

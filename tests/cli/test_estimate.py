@@ -118,8 +118,9 @@ def test_kernels_cost_by_head_dimension_and_archs(costs: Costs, hdim: int, secon
 def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
     """Prevents: the estimate counts a compile per kernel, although batches are built."""
     plan = make_plan(*[kernel(128)] * 3, kernel(64))
-    batch = PlannedBatch("b", "fwd", (0, 1, 2), "b.cpp", "")
-    result = estimate(replace(plan, batches=(batch,)), costs, 1)
+    batch = PlannedBatch("b", (0, 1, 2), "b.cpp", "")
+    (unit,) = plan.units
+    result = estimate(replace(plan, units=(replace(unit, batches=(batch,)),)), costs, 1)
     # The batch costs 24 s plus 5 s per further kernel; the separate kernel costs 20 s.
     assert result.cpu_seconds == pytest.approx(24 + 2 * 5 + 20 + FURTHER)
     rows = [(row.role, row.kernels, row.compiles) for row in result.rows]

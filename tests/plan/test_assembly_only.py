@@ -74,12 +74,7 @@ def test_transformer_engines_manifest(plan: PlanFunction, tmp_path: Path) -> Non
     """Prevents: a manifest of ROCm/QoLA that is refused, or that builds another library."""
     result = plan(GFX1250)
     (module,) = result.modules
-    assert (result.archs, result.kernels, result.kernel_groups, result.batches) == (
-        ("gfx1250",),
-        (),
-        {},
-        (),
-    )
+    assert (result.archs, result.kernels, result.units) == (("gfx1250",), (), ())
     assert module.library == "te_v3_libmha_fwd.so"
     assert [(entry.name, entry.parameters) for entry in module.entries] == [("mha_fwd", 2)]
     # mha_fwd_split.cu is left out: its direction only has kernels of Composable Kernel.

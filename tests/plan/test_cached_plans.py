@@ -18,7 +18,7 @@ from qola.plan.request import Request
 from qola.plan.spec import BuildSpec
 from qola_base.errors import Finding, ToolchainError
 from tests.support.folders import write
-from tests.support.plans import kernel, kernel_group, plan
+from tests.support.plans import kernel, plan
 
 TEXT = """\
 [qola]
@@ -36,7 +36,7 @@ TREE = {
 }
 SMALL = plan(
     kernels=(kernel("k0", fields={"mask": True, "hdim_q": 64}), kernel("k1", variants=(0, 2))),
-    kernel_groups={"fwd": kernel_group("-O3")},
+    copts=("-O3",),
     warnings=(Finding("here", "this", "that", severity="warning"),),
 )
 

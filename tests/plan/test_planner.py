@@ -114,9 +114,10 @@ def test_kernel_group_determines_the_archs(plan: PlanFunction) -> None:
     ]
     archs: dict[tuple[str, str], tuple[str, ...]] = {}
     for result in map(plan, texts):
-        for kernel in result.kernels:
-            key = (kernel.kernel_group, kernel.name)
-            assert archs.setdefault(key, kernel.archs) == kernel.archs
+        for unit in result.units:
+            for kernel in (result.kernels[index] for index in unit.kernels):
+                key = (unit.kernel_group, kernel.name)
+                assert archs.setdefault(key, kernel.archs) == kernel.archs
 
 
 def test_header_sets_contain_included_headers(plan: PlanFunction, tree: AiterTree) -> None:
@@ -153,9 +154,9 @@ def test_source_for_several_archs_is_one_kernel(plan: PlanFunction) -> None:
     )
     names = [k.name for k in result.kernels]
     assert len(set(names)) == len(names)
-    assert {k.kernel_group for k in result.kernels if k.direction == "fwd_splitkv"} == {
-        "fwd_splitkv_gfx942_gfx950"
-    }
+    assert [u.name for u in result.units if u.headers == "fwd_splitkv"] == [
+        "libmha_fwd/fwd_splitkv_gfx942_gfx950"
+    ]
     assert {k.archs for k in result.kernels} == {("gfx942", "gfx950")}
 
 
@@ -171,13 +172,14 @@ def test_changed_flags_make_another_kernel_group(plan: PlanFunction) -> None:
             'add_includes = ["aiter_meta/csrc/include/ck_tile"]',
         )
     )
-    groups = [next(iter(p.kernel_groups)) for p in (default, added, replaced, included)]
+    units = [p.units[0] for p in (default, added, replaced, included)]
+    groups = [unit.kernel_group for unit in units]
     assert groups[0] == "fwd"
     assert len(set(groups)) == 4
     assert all(re.fullmatch("fwd_[0-9a-f]{8}", name) for name in groups[1:])
     copts = default.modules[0].copts
     assert added.modules[0].copts == (*copts, "-DADDED")
-    assert added.kernel_groups[groups[1]].copts == (*copts, "-DADDED")
+    assert units[1].copts == (*copts, "-DADDED")
     assert replaced.modules[0].copts == ("-DALONE",)
     assert included.modules[0].copts == copts
 

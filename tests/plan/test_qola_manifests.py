@@ -34,7 +34,7 @@ def plan_manifest(manifest: Manifest, tree: AiterTree) -> Plan:
 
 def directions(plan: Plan) -> dict[str, int]:
     """Count kernel instances by header set; helper kernels of assembly kernels use bwd_asm."""
-    headers = (plan.kernel_groups[kernel.kernel_group].headers for kernel in plan.kernels)
+    headers = (unit.headers for unit in plan.units for _ in unit.kernels)
     return dict(sorted(Counter(headers).items()))
 
 

@@ -68,10 +68,11 @@ def plan(tree: AiterTree, tmp_path_factory: pytest.TempPathFactory) -> PlanFunct
 
 def linked_labels(plan: Plan, module: PlannedModule | TorchModule, direction: str) -> set[str]:
     """Return the labels of the kernel instances of a direction that a module links."""
+    units = plan.unit_by_kernel(module)
     return {
-        f"{kernel.kernel_group}:{name}"
-        for name, kernel in zip(plan.compiled_as(module), plan.kernels_of(module), strict=True)
-        if kernel.direction == direction
+        f"{units[index].kernel_group}:{name}"
+        for name, index in zip(plan.compiled_as(module), module.kernels, strict=True)
+        if plan.kernels[index].direction == direction
     }
 
 
@@ -124,10 +125,7 @@ def test_compile_actions_are_shared_with_the_library(plan: PlanFunction) -> None
     library, python = plan("libmha_fwd", more=FWD), plan("module_mha_varlen_fwd", more=FWD)
     assert library.header_set("fwd") == python.header_set("fwd")
     keys = [
-        {
-            (batch.name, batch.sha256, result.kernel_groups[batch.kernel_group].copts)
-            for batch in result.batches
-        }
+        {(batch.name, batch.sha256, unit.copts) for unit in result.units for batch in unit.batches}
         for result in (library, python)
     ]
     assert keys[1] != set()
@@ -140,8 +138,7 @@ def test_rounding_flags_separate_kernel_instances(plan: PlanFunction) -> None:
     both = plan("libmha_bwd", "module_mha_bwd", more=BWD)
     (library,), (module,) = both.modules, both.torch_modules
     assert not linked_labels(both, module, "bwd") & linked_labels(both, library, "bwd")
-    (group,) = {kernel.kernel_group for kernel in both.kernels_of(module)}
-    assert both.kernel_groups[group].copts == module.copts
+    assert {unit.copts for unit in both.units_of(module)} == {module.copts}
     assert "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=2" in module.copts
     assert "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=0" in library.copts
 

@@ -31,6 +31,7 @@ def code_object(*kernels: Kernel, arch: str = "gfx950", digest: str = "c0") -> C
 
 
 PLAN: Plan = plans.plan(
+    PlannedBatch("fwd_bf16_2_abc", (1, 0), "batches/x.cpp", ""),
     archs=("gfx942", "gfx950"),
     manifest={"namespace": "ns", "patches_dir": "<b>"},
     kernels=(
@@ -41,7 +42,6 @@ PLAN: Plan = plans.plan(
             "splitkv_d128", direction="fwd_splitkv", role="splitkv", archs=("gfx942", "gfx950")
         ),
     ),
-    batches=(PlannedBatch("fwd_bf16_2_abc", "fwd", (1, 0), "batches/x.cpp", ""),),
     modules=(
         plans.module(
             kernels=(0, 1, 2, 3),

@@ -17,15 +17,15 @@ BOTH = ("gfx942", "gfx950")
 
 HEADERS = HeaderSet("fwd", ("inc",), ("inc/a.h", "inc/b.h"))
 PLAN = plans.plan(
+    PlannedBatch("two", (2, 0), "libmha_fwd/kernels/batches/two.cpp", ""),
+    copts=('-DTEXT="a\\b"',),
     archs=BOTH,
     header_sets=(HEADERS, HeaderSet("libmha_fwd", ("inc", "csrc"), ("inc/a.h",))),
-    kernel_groups={"fwd": plans.kernel_group('-DTEXT="a\\b"')},
     kernels=(
         plans.kernel("k2", entry="fwd_gfx950"),
         plans.kernel("k1", entry="fwd_gfx9", archs=BOTH),
         plans.kernel("k3", entry="fwd_gfx950"),
     ),
-    batches=(PlannedBatch("two", "fwd", (2, 0), "libmha_fwd/kernels/batches/two.cpp", ""),),
     modules=(
         plans.module(
             entries=(EntryPoint("mha_fwd", 12, ()),),
@@ -52,9 +52,11 @@ def parse_calls(plan: Plan) -> dict[str, dict[str, object]]:
 
 def test_kernels_with_other_headers_are_a_separate_group() -> None:
     """Prevents: a cache miss of a kernel because of a header that only another kernel includes."""
-    kernels = [replace(k, headers="fwd_1") if k.name == "k1" else k for k in PLAN.kernels]
+    (fwd,) = PLAN.units
+    other = replace(fwd, name="libmha_fwd/fwd.fwd_1", headers="fwd_1", kernels=(1,), batches=())
     sets = (*PLAN.header_sets, HeaderSet("fwd_1", ("inc",), ("inc/b.h",)))
-    found = parse_calls(replace(PLAN, kernels=tuple(kernels), header_sets=sets))
+    units = (replace(fwd, kernels=(0, 2)), other)
+    found = parse_calls(replace(PLAN, units=units, header_sets=sets))
     group = found["kernel_instances libmha_fwd/fwd.fwd_1"]
     assert (group["headers"], group["kernel_group"]) == (":fwd_1.headers", "fwd")
     assert group["entries"] == {"fwd_gfx9": ["k1"]}
@@ -66,7 +68,7 @@ def test_flags_and_own_sources() -> None:
     """Prevents: a flag with other characters, or a module's own source that an arch lacks."""
     found = parse_calls(PLAN)
     copts = found["kernel_instances libmha_fwd/fwd"]["copts"]
-    assert tuple(copts) == PLAN.kernel_groups["fwd"].copts  # type: ignore[arg-type]
+    assert tuple(copts) == PLAN.units[0].copts  # type: ignore[arg-type]
     own = {"own": "m/sources/own.cpp"}
     sources = found["module_library libmha_fwd"]["sources"]
     assert sources == dict.fromkeys(("gfx942 gfx950", *BOTH), own)

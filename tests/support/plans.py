@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from qola.manifest.load import Manifest, loads
 from qola.plan.model import (
     EntryPoint,
     HeaderSet,
-    KernelGroup,
     KernelInstance,
+    KernelUnit,
     Plan,
     PlannedAiter,
+    PlannedBatch,
     PlannedFile,
     PlannedModule,
     PythonModule,
@@ -39,12 +41,7 @@ def plan_text(
 def kernel(name: str, **changes: Any) -> KernelInstance:
     """Return a kernel instance of direction fwd for gfx950."""
     fields: dict[str, Any] = {"module": "libmha_fwd", "direction": "fwd", "role": "fwd"}
-    fields |= {
-        "kernel_group": changes.get("direction", "fwd"),
-        "archs": ("gfx950",),
-        "sha256": "0" * 64,
-    }
-    fields |= {"fields": {}, "variants": (), "headers": "fwd", "entry": ""}
+    fields |= {"archs": ("gfx950",), "sha256": "0" * 64, "fields": {}, "variants": (), "entry": ""}
     return KernelInstance(name, **fields | changes)
 
 
@@ -69,28 +66,44 @@ def python_module(name: str, library: str) -> PythonModule:
     return PythonModule(name, library, f"PyInit_{name}", (), (), (), (), (), (), (), (), {})
 
 
-def kernel_group(*copts: str, headers: str = "fwd") -> KernelGroup:
-    """Return a kernel group."""
-    return KernelGroup(copts, headers)
+def make_units(
+    kernels: Sequence[KernelInstance],
+    copts: tuple[str, ...] = (),
+    batches: Sequence[PlannedBatch] = (),
+) -> tuple[KernelUnit, ...]:
+    """Return a unit for each module and direction, with the header set fwd."""
+    members: dict[tuple[str, str], list[int]] = {}
+    for index, instance in enumerate(kernels):
+        members.setdefault((instance.module, instance.direction), []).append(index)
+    return tuple(
+        KernelUnit(
+            name=f"{module}/{direction}",
+            kernel_group=direction,
+            copts=copts,
+            headers="fwd",
+            kernels=tuple(indices),
+            batches=tuple(batch for batch in batches if {*batch.kernels} <= {*indices}),
+        )
+        for (module, direction), indices in sorted(members.items())
+    )
 
 
-def plan(**changes: Any) -> Plan:
+def plan(*batches: PlannedBatch, copts: tuple[str, ...] = (), **changes: Any) -> Plan:
     """Return an empty plan in the namespace ns for gfx950.
 
-    Missing kernel groups and header sets of kernel instances are added, without files.
+    Missing units and header sets of kernel instances are added, the latter without files.
+
+    Args:
+        batches, copts: of the units that are added.
     """
     empty = ("header_sets", "kernels", "modules", "warnings", "inputs", "configs", "licenses")
-    fields: dict[str, Any] = dict.fromkeys(
-        (*empty, "python_modules", "torch_modules", "batches"), ()
-    )
+    fields: dict[str, Any] = dict.fromkeys((*empty, "python_modules", "torch_modules"), ())
     fields |= {"name": "small", "namespace": "ns", "archs": ("gfx950",), "manifest": {}}
-    fields |= {"aiter": PlannedAiter("wheel", "", "1", ()), "kernel_groups": {}}
-    fields |= changes
-    for instance in fields["kernels"]:
-        group = {instance.kernel_group: kernel_group(headers=instance.headers)}
-        fields["kernel_groups"] = {**group, **fields["kernel_groups"]}
-        if instance.headers not in {headers.name for headers in fields["header_sets"]}:
-            fields["header_sets"] = (*fields["header_sets"], HeaderSet(instance.headers, (), ()))
+    fields |= {"aiter": PlannedAiter("wheel", "", "1", ())}
+    fields |= {"units": make_units(changes.get("kernels", ()), copts, batches), **changes}
+    known = {headers.name for headers in fields["header_sets"]}
+    missing = {unit.headers: None for unit in fields["units"] if unit.headers not in known}
+    fields["header_sets"] = (*fields["header_sets"], *(HeaderSet(n, (), ()) for n in missing))
     return Plan(**fields)
 
 

@@ -148,17 +148,16 @@ def settings(tmp_path: Path) -> Settings:
 
 ENTRY = PlannedFile("fwd_gfx950", "entries/fwd_gfx950.cpp", sha256_of_text("fwd.cpp"))
 PLAN = plans.plan(
+    copts=("-DP",),
     modules=(plans.module(kernels=(0,), entry_sources=(ENTRY,)),),
     kernels=(
         plans.kernel(
             "k1",
             archs=("gfx942", "gfx950"),
-            headers="fwd",
             entry="fwd_gfx950",
             sha256=sha256_of_text("k1.cpp"),
         ),
     ),
-    kernel_groups={"fwd": plans.kernel_group("-DP")},
     header_sets=(
         HeaderSet("fwd", ("ck",), ("ck/one.h", "ck/two.h")),
         HeaderSet("libmha_fwd", ("ck",), ("ck/unused.h",)),
