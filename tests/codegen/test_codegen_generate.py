@@ -203,9 +203,9 @@ def test_dispatch_hole_names_the_variant(tree: AiterTree, tmp_path: Path) -> Non
         '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\nhas_alibi = true\n'
     )
     message = failure(tree, tmp_path, text, receipt=700)
-    assert "error: [[mha_fwd_variants]] #2" in message
+    assert "error: m.toml:9 [[mha_fwd_variants]]" in message
     assert "bias=alibi with hdim 128x128 but not 64x64" in message
-    assert "add hdim 64 to [[mha_fwd_variants]] #2" in message
+    assert "add hdim 64 to m.toml:9 [[mha_fwd_variants]]" in message
 
 
 def test_known_receipts(tree: AiterTree) -> None:
