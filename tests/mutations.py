@@ -52,8 +52,8 @@ MUTATIONS = (
     Mutation(
         "`qola plan --estimate`",
         "qola/query/estimate.py",
-        '("link", costs.link_seconds)',
-        '("link", 0.0)',
+        "yield library.at(archs, len(module.kernels)) + Cost(0, 0, linked)",
+        "yield Cost(0, 0, linked)",
         "tests/cli/test_estimate.py::test_cores_divide_but_not_the_longest_compile",
     ),
     Mutation(

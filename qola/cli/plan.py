@@ -286,9 +286,9 @@ def to_table(found: Estimate) -> Table:
             row.role if row.measured else f"{row.role} (borrowed)",
             str(row.kernels),
             str(row.compiles),
-            duration(row.cpu_seconds / row.compiles),
-            duration(row.cpu_seconds),
-            size(row.object_bytes),
+            duration(row.cost.cpu_seconds / row.compiles),
+            duration(row.cost.cpu_seconds),
+            size(row.cost.object_bytes),
         )
         for row in found.rows
     ]

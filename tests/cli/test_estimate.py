@@ -15,13 +15,14 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.cli.console import to_text
 from qola.cli.plan import to_lines, to_table
+from qola.common.layout import TRITON
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
 from qola.query.estimate import (
-    ENTRY_BYTES,
+    ALL,
     EXPORTED,
-    SHARED_BYTES,
+    FEATURES,
+    LIBRARY,
     SOURCES,
-    TABLE_BYTES,
     UNPLANNED,
     Costs,
     available_cores,
@@ -31,51 +32,55 @@ from qola.query.estimate import (
 from qola.triton import own
 from tests.support import plans
 
-KERNEL = {"direction": "fwd", "role": "fwd", "host_cpu_seconds": 4, "further_cpu_seconds": 5}
-TRITON = {"object_bytes": 100, "linked_bytes": 100}
-DISPATCH = {"direction": "fwd", "role": "dispatch"}
-ENTRY = {"direction": "fwd", "kernels": 0}
 # Seconds of each library in addition to kernels and planned sources: exported entry points, link.
 FURTHER = 3 + 1
 START = 7
+#: Bytes of a library without kernel instances.
+FIXED = 1000
 
 
-def size(role: str, per: str, host: int, device: int = 0, symbols: int = 0) -> dict[str, Any]:
-    sizes = {"host_bytes": host, "device_bytes": device, "symbols_bytes": symbols}
-    return {"direction": "fwd", "role": role, "per": per, **sizes}
+def costs_of(
+    role: str,
+    seconds: Sequence[float],
+    linked: Sequence[float],
+    symbols: float = 0,
+    direction: str = "fwd",
+    hdim: int = 0,
+) -> dict[str, Any]:
+    """Return costs of a compile, of its archs, its kernels and both; symbols are not linked."""
+    objects = [symbols, *linked[1:]]
+    numbers = {"cpu_seconds": seconds, "object_bytes": objects, "linked_bytes": linked}
+    floats = {name: list(map(float, values)) for name, values in numbers.items()}
+    return {"direction": direction, "role": role, "hdim": hdim, **floats}
 
 
 COSTS: dict[str, Any] = {
-    **{"schema": 1, "command": "measure", "compiler": "clang 1", "cpu": "CPU", "arch": "gfx950"},
+    **{"cpu": "CPU", "compiler": "clang 1, gfx950", "measured_triton": "triton 3.9.0"},
+    "start_seconds": float(START),
     "kernels": [
-        {**KERNEL, "role": role, "hdim": hdim, "cpu_seconds": seconds}
-        for role, hdim, seconds in (
-            *(("fwd", 256, 40), ("fwd", 64, 20), ("fwd", 128, 24)),
-            ("helper", 128, 9),
-        )
+        # 4 s of host code, 5 s of device code for a further kernel.
+        *(
+            costs_of("fwd", [4, seconds - 9, 0, 5], [0, 0, 200, 600], 50, hdim=hdim)
+            for hdim, seconds in ((256, 40), (64, 20), (128, 24))
+        ),
+        costs_of("helper", [4, 5, 0, 0], [0, 0, 200, 600]),
     ],
-    "triton": "triton 3.9.0",
-    "triton_kernels": [
-        {"kernel": "attention_forward", "hdim": 32, "cpu_seconds": 2, **TRITON},
-        {"kernel": "attention_forward", "hdim": 96, "cpu_seconds": 4, **TRITON},
-        {"kernel": "attention_backward_dq", "hdim": 64, "cpu_seconds": 9, **TRITON},
+    "features": [
+        costs_of("dropout", [0] * 4, [0, 0, 40, 30]),
+        costs_of("qr", [0] * 4, [0, 0, 0, 500]),
     ],
     "sources": [
-        {**DISPATCH, "kernels": 10, "cpu_seconds": 6},
-        {**DISPATCH, "kernels": 110, "cpu_seconds": 16},
-        {**ENTRY, "role": "entry", "cpu_seconds": 9, "host_cpu_seconds": 5},
-        {**ENTRY, "role": EXPORTED, "cpu_seconds": 3, "host_cpu_seconds": 3},
+        costs_of("dispatch", [5, 0, 0.1, 0], [50, 0, 10, 0], 57),
+        costs_of("entry", [5, 4, 0, 0], [300, 0, 0, 0], 300),
+        costs_of(EXPORTED, [3, 0, 0, 0], [0] * 4),
+        costs_of(LIBRARY, [1, 0, 0, 0], [FIXED, 0, 0, 0], direction=ALL),
     ],
-    "build": {"link_cpu_seconds": 1, "start_seconds": START},
-    "kernel_sizes": [
-        size("fwd", "kernel", 200, 600, 200),
-        size("fwd", "dropout", 40, 30),
-        size("fwd", "qr", 0, 500),
-    ],
-    "source_sizes": [
-        size("dispatch", "object", 50, symbols=7),
-        size("dispatch", "kernel", 10),
-        size("entry", "object", 300),
+    "triton": [
+        costs_of(function, [seconds, 0, 0, 0], [100, 0, 0, 0], 100, TRITON, hdim)
+        for function, hdim, seconds in (
+            *(("attention_forward", 32, 2), ("attention_forward", 96, 4)),
+            ("attention_backward_dq", 64, 9),
+        )
     ],
 }
 
@@ -105,14 +110,15 @@ def costs(tmp_path: Path) -> Costs:
 
 
 @pytest.mark.parametrize(
-    ("hdim", "seconds"), [(32, 20), (64, 20), (96, 22), (128, 24), (192, 32), (256, 40), (512, 40)]
+    ("hdim", "seconds"), [(32, 20), (64, 20), (100, 24), (128, 24), (200, 40), (256, 40), (512, 40)]
 )
 def test_kernels_cost_by_head_dimension_and_archs(costs: Costs, hdim: int, seconds: float) -> None:
     """Prevents: unmeasured head dimensions or a second arch cost nothing."""
-    assert estimate(make_plan(kernel(hdim)), costs, 1).rows[0].cpu_seconds == pytest.approx(seconds)
+    (row, _) = estimate(make_plan(kernel(hdim)), costs, 1).rows
+    assert row.cost.cpu_seconds == pytest.approx(seconds)
     both = estimate(make_plan(kernel(hdim, ("gfx942", "gfx950"))), costs, 1)
-    assert both.rows[0].cpu_seconds == pytest.approx(4 + 2 * (seconds - 4))
-    assert both.object_bytes == pytest.approx(SHARED_BYTES + 200 + 2 * 600 + 200)
+    assert both.rows[0].cost.cpu_seconds == pytest.approx(4 + 2 * (seconds - 4))
+    assert both.object_bytes == pytest.approx(50 + 200 + 2 * 600)
 
 
 def test_kernels_of_a_batch_cost_less(costs: Costs) -> None:
@@ -133,8 +139,8 @@ def test_kernels_in_triton_are_counted(costs: Costs) -> None:
     shipped = plans.triton_kernel("attention_forward", "gfx942", "gfx950")
     custom = plans.triton_kernel("mine", "gfx942", own=False)
     result = estimate(plans.plan(triton=(shipped, custom)), costs, 1)
-    rows = [(row.module, row.direction, row.compiles, row.cpu_seconds) for row in result.rows]
-    assert rows == [("triton", "attention_forward", 2, 6.0), ("triton", "mine", 1, 9.0)]
+    rows = [(row.module, row.direction, row.compiles, row.cost.cpu_seconds) for row in result.rows]
+    assert rows == [("triton", "attention_forward", 2, 8.0), ("triton", "mine", 1, 9.0)]
     assert [row.measured for row in result.rows] == [True, False]
     assert result.library_bytes() == {"triton": 300}
 
@@ -144,7 +150,7 @@ def test_features_and_archs_change_sizes(costs: Costs) -> None:
 
     def library(*kernels: KernelInstance) -> float:
         result = estimate(make_plan(*kernels), costs, 1).library_bytes()["libmha_fwd"]
-        return result - ENTRY_BYTES - SHARED_BYTES - len(kernels) * TABLE_BYTES
+        return result - FIXED
 
     plain = 200 + 600
     assert library(kernel(64)) == pytest.approx(plain)
@@ -176,11 +182,10 @@ def test_a_dispatch_costs_by_its_number_of_kernels(costs: Costs) -> None:
     row = result.rows[-1]
     assert row.compiles == 5
     # Dispatch of 60 kernels: 6 + 50 * 0.1, without kernels: 6 - 10 * 0.1. AITER's entry: 9.
-    assert row.cpu_seconds == pytest.approx(11 + 5 + 9 + FURTHER)
+    assert row.cost.cpu_seconds == pytest.approx(11 + 5 + 9 + FURTHER)
     # Each dispatch has 50 bytes, plus 10 per kernel; the entry has 300.
-    assert row.linked_bytes == pytest.approx(650 + 300 + 50)
-    fixed = ENTRY_BYTES + SHARED_BYTES + 60 * TABLE_BYTES
-    assert result.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 1000 + fixed)}
+    assert row.cost.linked_bytes == pytest.approx(650 + 300 + 50 + FIXED)
+    assert result.library_bytes() == {"libmha_fwd": pytest.approx(60 * 800 + 1000 + FIXED)}
 
 
 def test_unmeasured_roles_are_marked_as_borrowed(costs: Costs) -> None:
@@ -191,7 +196,7 @@ def test_unmeasured_roles_are_marked_as_borrowed(costs: Costs) -> None:
     assert measured == [("fwd", True), ("new", False), ("x", False), (SOURCES, True)]
     assert result.cpu_seconds == pytest.approx(24 + 24 + 20 + FURTHER)
     helper = estimate(make_plan(kernel(128, role="asm_helper")), costs, 1)
-    assert helper.rows[0].cpu_seconds == pytest.approx(9)
+    assert helper.rows[0].cost.cpu_seconds == pytest.approx(9)
     assert not helper.rows[0].measured
     assert "new (borrowed)" in to_text(to_table(result))
     assert "(borrowed): not measured" in "\n".join(to_lines(result, {"libmha_fwd": "x.so"}))
@@ -201,27 +206,26 @@ def test_the_text_of_an_estimate(costs: Costs) -> None:
     """Prevents: a user mistakes the estimate for a measurement of this machine."""
     result = estimate(make_plan(*[kernel(128)] * 300), costs, 2)
     assert to_lines(result, {"libmha_fwd": "x.so"}) == [
-        "about 60 min on 2 cores, from an empty cache; x.so 454 kB",
+        "about 60 min on 2 cores, from an empty cache; x.so 241 kB",
         "7 s of it to unpack the compiler, plan and start Bazel; downloads take longer",
         "an estimate, from costs measured on CPU",
     ]
     assert to_text(to_table(result)).splitlines() == [
         "Estimated cost",
         "module      direction  role             kernels  compiles  each  CPU time  objects",
-        "libmha_fwd  fwd        fwd                  300       300  24 s       2 h   1.7 MB",
+        "libmha_fwd  fwd        fwd                  300       300  24 s       2 h   255 kB",
         "libmha_fwd  all        dispatch, entry        0         2   2 s       4 s      0 B",
-        "total                                       300       302             2 h   1.7 MB",
+        "total                                       300       302             2 h   255 kB",
     ]
 
 
 def test_the_json_has_whole_numbers(costs: Costs) -> None:
     """Prevents: the JSON has digits beyond the precision of the estimate."""
-    data: dict[str, Any] = estimate(make_plan(kernel(100)), costs, 2).to_dict()
+    data: dict[str, Any] = estimate(make_plan(kernel(128)), costs, 2).to_dict()
     assert json.loads(json.dumps(data)) == data
     seconds = {name.removesuffix("_seconds"): n for name, n in data.items() if "seconds" in name}
-    assert seconds == {"cpu": 22 + FURTHER, "wall": START + 22, "longest": 22, "start": START}
-    fixed = ENTRY_BYTES + SHARED_BYTES + TABLE_BYTES
-    assert data["library_bytes"] == {"libmha_fwd": 800 + fixed}
+    assert seconds == {"cpu": 24 + FURTHER, "wall": START + 24, "longest": 24, "start": START}
+    assert data["library_bytes"] == {"libmha_fwd": 800 + FIXED}
     assert data["rows"][:1] == [
         {
             "module": "libmha_fwd",
@@ -229,8 +233,8 @@ def test_the_json_has_whole_numbers(costs: Costs) -> None:
             "role": "fwd",
             "kernels": 1,
             "compiles": 1,
-            "cpu_seconds": 22,
-            "object_bytes": 1000 + SHARED_BYTES,
+            "cpu_seconds": 24,
+            "object_bytes": 850,
             "linked_bytes": 800,
             "measured": True,
         }
@@ -244,20 +248,19 @@ def test_the_shipped_costs_cover_every_role() -> None:
         *(("fwd", "fwd"), ("fwd_splitkv", "splitkv"), ("fwd_splitkv", "splitkv_combine")),
         *(("batch_prefill", "batch_prefill"), ("bwd", "dq_dk_dv")),
         *(("bwd", "dot_do_o"), ("bwd", "convert_dq")),
+        *(("fwd_appendkv", "appendkv"), ("pagedkv_prefill", "pagedkv")),
     }
-    assert set(costs.kernels) == roles
-    assert set(costs.triton) == set(own.FILES)
-    assert roles < set(costs.kernel_sizes)
-    for points in costs.kernels.values():
-        for _, seconds in points:
-            assert 1 < seconds.host < seconds.cpu < 120
-    for sizes in costs.kernel_sizes.values():
-        assert 3_000 < sizes["kernel"].host + sizes["kernel"].device < 20_000
-    assert {role for _, role in costs.source_sizes} == {"dispatch", "entry", "asm", UNPLANNED}
-    counts = {direction: len(points) for direction, points in costs.dispatches.items()}
-    assert counts == {"fwd": 2, "bwd": 2}
-    directions = [(d, role) for d in ("fwd", "bwd") for role in ("entry", EXPORTED)]
-    assert sorted(costs.entries) == sorted(directions)
+    assert {(row.direction, row.role) for row in costs.kernels} == roles
+    assert {row.role for row in costs.triton} == set(own.FILES)
+    for row in costs.kernels:
+        host, cost = row.at(0, 1), row.at(1, 1)
+        assert 1 < host.cpu_seconds < cost.cpu_seconds < 120
+        assert 2_500 < host.linked_bytes < cost.linked_bytes < cost.object_bytes < 60_000
+    assert {row.role for row in costs.features} == set(FEATURES)
+    found = {(row.direction, row.role) for row in costs.sources}
+    assert found >= {(d, role) for d in ("fwd", "bwd") for role in ("dispatch", "entry", EXPORTED)}
+    others = {"dispatch", "entry", EXPORTED}
+    assert {role for _, role in found} - others == {"asm", UNPLANNED, LIBRARY}
 
 
 def test_a_measured_build(repo_root: Path, aiter_tree: Path) -> None:
@@ -278,7 +281,7 @@ def test_a_measured_build(repo_root: Path, aiter_tree: Path) -> None:
     found = estimate(plans.plan_text(text, read_tree(aiter_tree)), load_costs(), cores)
     for module, row in (("libmha_fwd", "kernel forward"), ("libmha_bwd", "kernel backward")):
         kernels = [row for row in found.rows if row.module == module and row.kernels]
-        each = sum(row.cpu_seconds for row in kernels) / sum(row.kernels for row in kernels)
+        each = sum(row.cost.cpu_seconds for row in kernels) / sum(row.kernels for row in kernels)
         assert each == pytest.approx(measured(row), rel=0.05)
     # The measurement includes Bazel's server.
     cpu = measured("cold build, CPU time")
@@ -298,8 +301,8 @@ def test_measured_parts(repo_root: Path, aiter_tree: Path) -> None:
         rows = [
             row for row in estimate(plan, load_costs(), 1).rows if row.module == build["module"]
         ]
-        kernels = sum(row.cpu_seconds for row in rows if row.kernels)
-        others = sum(row.cpu_seconds for row in rows if not row.kernels)
+        kernels = sum(row.cost.cpu_seconds for row in rows if row.kernels)
+        others = sum(row.cost.cpu_seconds for row in rows if not row.kernels)
         assert kernels == pytest.approx(build["kernels_cpu_seconds"], rel=0.25)
         assert others == pytest.approx(build["others_cpu_seconds"], rel=0.2)
 

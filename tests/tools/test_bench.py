@@ -6,20 +6,19 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import compiled_again, report, rounds, rows
-from bench.measure_costs import fit
+from bench import measure_costs, report, rounds, rows
+from bench.measure_costs import Compile
 from bench.ninja_build import TIMED
 from bench.processes import BenchError
 from bench.test_costs import read_spans, share_cores
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
 from qola.aiter.tree import read_tree
-from qola.query.estimate import Bytes
+from qola.query.estimate import Costs, RoleCost, load_costs
 from qola_base.files import sha256_of
 
 GENERATOR = "aiter_meta/3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
@@ -144,26 +143,38 @@ def test_ratios_divide_theirs_by_ours() -> None:
         rows.choose(["kernels"])
 
 
-def test_repeated_compiles_are_counted() -> None:
-    """Prevents: a compile with another key counted as unchanged, or a new compile not counted."""
-    before = compiled_again.Compiles({"norm": {"a": "1", "b": "2"}, "gone": {"x": "1"}})
-    after = compiled_again.Compiles({"norm": {"a": "1", "b": "3", "c": "4"}, "new": {"x": "1"}})
-    counts = compiled_again.table(before, after)
-    assert counts.rows == [("new", "0", "1", "1"), ("norm", "2", "3", "2")]
-    assert counts.total == ("all", "2", "4", "3")
-
-
-def test_fitted_sizes() -> None:
+def test_fitted_costs() -> None:
     """Prevents: bytes of dropout attributed to every kernel, or to a common property."""
-    observed = [
-        ({"kernel": n, "dropout": dropout, "qr": n}, Bytes(10 * n + 3 * dropout, 4 * n, dropout))
-        for n, dropout in ((2, 0), (8, 4), (5, 1))
-    ]
-    sizes = fit(observed)
-    assert list(sizes) == ["kernel", "dropout"]
-    assert astuple(sizes["kernel"]) == pytest.approx((10, 4, 0))
-    assert astuple(sizes["dropout"]) == pytest.approx((3, 0, 1))
-    assert fit(observed[1:2]) == {"kernel": Bytes(92 / 8, 4, 0.5)}
+
+    def compiled(kernels: int, dropout: int) -> tuple[str, Compile]:
+        features = {"dropout": dropout, "qr": kernels}
+        sizes = 10 * kernels + 3 * dropout, 8 * kernels, dropout
+        seconds = 2 * (5 + 3 * kernels)
+        return "kernels", Compile(("fwd", "fwd", 64), 2, kernels, features, seconds, *sizes)
+
+    known = RoleCost("fwd", "fwd", 128, *[(9.0, 9.0, 9.0, 9.0)] * 3)
+    helper = RoleCost("bwd", "dot_do_o", 0, *[(1.0, 2.0, 3.0, 4.0)] * 3)
+    costs = Costs("CPU", "clang", "triton", 7.0, (helper, known), (), (), ())
+    found = measure_costs.measure(costs, [compiled(2, 0), compiled(8, 4), compiled(5, 1)])
+    kept, fitted = found.kernels
+    assert kept == helper
+    assert (fitted.role, fitted.hdim) == ("fwd", 64)
+    assert fitted.cpu_seconds == pytest.approx((0, 5, 0, 3))
+    assert fitted.linked_bytes == pytest.approx((0, 0, 10, 4))
+    (feature,) = found.features
+    assert (feature.direction, feature.role) == ("fwd", "dropout")
+    assert feature.linked_bytes == pytest.approx((0, 0, 3, 0))
+    assert feature.object_bytes == pytest.approx((0, 0, 4, 0))
+    # One compile cannot tell its kernels and their property apart.
+    _, single = measure_costs.measure(costs, [compiled(8, 4)]).kernels
+    assert single.linked_bytes == pytest.approx((0, 0, 92 / 8, 4))
+
+
+def test_measured_costs_are_read(tmp_path: Path) -> None:
+    """Prevents: a file of measured costs that `qola plan --estimate` refuses."""
+    file = tmp_path / "costs.json"
+    file.write_text(measure_costs.to_text(load_costs()))
+    assert load_costs(file) == load_costs()
 
 
 def test_cpu_seconds_of_a_profile() -> None:
