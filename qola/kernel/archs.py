@@ -6,7 +6,7 @@ qola_lab.fmha.observe generates archs.json from the pinned tree.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,28 +45,18 @@ class Offer:
 
 @dataclass(frozen=True)
 class Archs:
-    """The kernels and limits of all archs.
-
-    Attributes:
-        lds: most bytes of LDS of a block, by CK's name of the arch; "" for any other arch.
-    """
+    """The kernels of all archs."""
 
     offers: tuple[Offer, ...]
-    lds: Mapping[str, int]
 
     def select(self, family: str, arch: str | None) -> list[Offer]:
         """Return the offers of a family for an arch."""
         return [offer for offer in self.offers if (offer.family, offer.arch) == (family, arch)]
 
-    def lds_of(self, arch: str | None) -> int:
-        """Return the bytes of LDS on an arch; for None the least of all archs."""
-        return min(self.lds.values()) if arch is None else self.lds.get(arch, self.lds[""])
-
     def to_json(self) -> str:
         """Return JSON with one offer per line."""
         offers = ",\n  ".join(json.dumps(vars(offer), sort_keys=True) for offer in self.offers)
-        lds = json.dumps(dict(self.lds), sort_keys=True)
-        return f'{{\n"lds": {lds},\n"offers": [\n  {offers}\n]\n}}\n'
+        return f'{{\n"offers": [\n  {offers}\n]\n}}\n'
 
     @staticmethod
     def from_json(text: str) -> Archs:
@@ -82,7 +72,7 @@ class Archs:
         return archs
 
     @staticmethod
-    def observed(configs: Iterable[KernelConfig], lds: Mapping[str, int]) -> Archs:
+    def observed(configs: Iterable[KernelConfig]) -> Archs:
         """Collect the kernels of CK by family, arch and data type."""
         groups: dict[tuple[str, str, str], list[KernelConfig]] = {}
         for config in configs:
@@ -91,8 +81,7 @@ class Archs:
             tuple(
                 _offer(family, arch, dtype, group)
                 for (family, arch, dtype), group in sorted(groups.items())
-            ),
-            lds,
+            )
         )
 
 

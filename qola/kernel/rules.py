@@ -1,4 +1,9 @@
-"""The rules that a config must satisfy so that Composable Kernel compiles for it."""
+"""Rules of configs that Composable Kernel does not check, or checks late or silently.
+
+They decide before anything is generated: the tables and filters of the generators, the conditions
+of the dispatch, and sizes whose remainders templates drop. CK's other conditions are static
+assertions, which the compiler reports.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from dataclasses import dataclass
 
 from qola.kernel.archs import Archs, pinned
 from qola.kernel.config import KernelConfig
-from qola_base.errors import ExitCode, Finding, QolaError, Severity
+from qola_base.errors import ExitCode, Finding, QolaError
 
 #: Pairs of the found and the expected value.
 Wrong = Iterator[tuple[str, str]]
@@ -31,12 +36,8 @@ _ARITY = {
 }
 #: Append-KV: threads of a block, and bytes that a thread reads at once.
 _APPENDING, _READ = 256, 16
-#: Steps of the head dimension in addition to powers of two.
-_HEAD_TILES = (48, 96, 160, 192)
 #: Bytes of an element of K and V; 1 for other data types.
 _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-#: Copies of K and V in LDS, for pipelines that prefetch.
-_COPIES = {"qr_async": 3}
 
 
 class InvalidError(QolaError, title="the config is not a valid kernel", exit_code=ExitCode.CODEGEN):
@@ -49,14 +50,12 @@ class Rule:
 
     Attributes:
         source: a file of CK, and text in it.
-        severity: a warning if CK merely has few such kernels.
     """
 
     name: str
     reason: str
     source: tuple[str, str]
     check: Check
-    severity: Severity = "error"
 
 
 @dataclass(frozen=True)
@@ -68,35 +67,31 @@ class Broken:
 
 
 RULES: dict[str, Rule] = {}
-"""All rules by name: first the fifteen of CK's dispatcher, the last one split by family, then rules
-for other tiles."""
+"""All rules by name."""
 
 
 def validate(config: KernelConfig, archs: Archs | None = None) -> tuple[Broken, ...]:
     """Return every rule that a config breaks, in order; `archs` are the pinned CK's by default."""
     known = pinned() if archs is None else archs
     return tuple(
-        Broken(rule, Finding(f"{config.family} {rule.name}", *wrong, rule.reason, rule.severity))
+        Broken(rule, Finding(f"{config.family} {rule.name}", *wrong, rule.reason))
         for rule in RULES.values()
         for wrong in rule.check(config, known)
     )
 
 
 def check(config: KernelConfig, archs: Archs | None = None) -> None:
-    """Raise InvalidError with all findings if CK cannot be compiled for a config."""
-    findings = [broken.finding for broken in validate(config, archs)]
-    if any(finding.severity == "error" for finding in findings):
+    """Raise InvalidError with all findings if a config breaks rules."""
+    if findings := [broken.finding for broken in validate(config, archs)]:
         raise InvalidError(findings)
 
 
-def _rule(
-    reason: str, source: tuple[str, str], severity: Severity = "error"
-) -> Callable[[Check], Check]:
+def _rule(reason: str, source: tuple[str, str]) -> Callable[[Check], Check]:
     """Make a rule of a check, which it is named after."""
 
     def add(check: Check) -> Check:
         name = check.__name__.removeprefix("_")
-        RULES[name] = Rule(name, reason, source, check, severity)
+        RULES[name] = Rule(name, reason, source, check)
         return check
 
     return add
@@ -194,17 +189,6 @@ def _has_bias(config: KernelConfig) -> bool:
 
 
 @_rule(
-    "CK has this size for prefill, without bias and dropout",
-    (f"{OPS}/fmha_fwd.py", "this is used to speedup deepseek prefill case"),
-    "warning",
-)
-def _hdim_192_128(config: KernelConfig, _archs: Archs) -> Wrong:
-    more = [*([config.bias] if _has_bias(config) else []), *(["dropout"] * bool(config.dropout))]
-    if config.family == "fwd" and (config.hdim_q, config.hdim_v) == (192, 128) and more:
-        yield f"192x128 with {' and '.join(map(str, more))}", "192x128 with neither"
-
-
-@_rule(
     "the soft cap applies to logits without a bias",
     (f"{OPS}/fmha_fwd.py", "logits_soft_cap is only allowed if no bias"),
 )
@@ -266,44 +250,12 @@ def _arity(config: KernelConfig, _archs: Archs) -> Wrong:
 
 
 @_rule(
-    "for head dimension 256, CK schedules matrix instructions eight at a time",
-    (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(NumMfmaInsts % 8 == 0)"),
-)
-def _mfma(config: KernelConfig, _archs: Archs) -> Wrong:
-    # Archs whose waves have 64 lanes.
-    wide = (config.arch or "").startswith("gfx9")
-    if (config.family, config.pipeline, config.hdim_q) != ("fwd", "qr", 256) or not wide:
-        return
-    if _is_whole(config):
-        tile = config.tile
-        (m, n, k), (waves_m, waves_n, _) = tile.warps[0], tile.waves[0]
-        count = (tile.block[0] // m) * (tile.block[1] // n) * (tile.block[2] // k)
-        count //= waves_m * waves_n
-        if count % 8:
-            yield f"{count} matrix instructions a step", "a multiple of 8"
-
-
-@_rule(
     "-1 leaves the blocks per compute unit to the pipeline; other values are compiler hints",
     (f"{OPS}/fmha_fwd.py", "-1 will let pipeline decide the occupancy"),
 )
 def _per_cu(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.tile.per_cu is not None and config.tile.per_cu != -1 and config.tile.per_cu < 1:
         yield f"{config.tile.per_cu} blocks", "-1, or 1 and more"
-
-
-@_rule(
-    "the waves of the other products are multiples of those of the first",
-    (f"{PIPELINE}/tile_fmha_shape.hpp", "static_assert(NumGemm1Warps % NumGemm0Warps == 0)"),
-)
-def _waves(config: KernelConfig, _archs: Archs) -> Wrong:
-    counts = [m * n * k for m, n, k in config.tile.waves]
-    if any(n < 1 for of in config.tile.waves for n in of):
-        yield "a product without waves", "1 and more along m, n and k"
-    elif config.family == "bwd_dq_dk_dv" and len(set(counts)) > 1:
-        yield f"products of {', '.join(map(str, counts))} waves", "as many of each"
-    elif any(count % counts[0] for count in counts):
-        yield f"products of {', '.join(map(str, counts))} waves", "multiples of the first"
 
 
 @_rule(
@@ -333,16 +285,6 @@ def _async_padding(config: KernelConfig, _archs: Archs) -> Wrong:
 def _paged(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family == "fwd_pagedkv" and not config.pagedkv:
         yield "no pagedkv", "pagedkv"
-
-
-@_rule(
-    "the combine kernel processes bn1 columns of O at a time",
-    (f"{OPS}/fmha_fwd_splitkv.py", "static_assert({F_bn1} % {F_bn1comb} == 0)"),
-)
-def _combine_tile(config: KernelConfig, _archs: Archs) -> Wrong:
-    combines = config.family == "fwd_splitkv_combine" and _is_whole(config)
-    if combines and config.hdim_v % config.tile.block[0]:
-        yield f"{config.tile.block[0]} columns of {config.hdim_v}", "a divisor of hdim_v"
 
 
 @_rule(
@@ -442,46 +384,17 @@ def _append_tile(config: KernelConfig, _archs: Archs) -> Wrong:
 
 
 @_rule(
-    "CK has code for these sizes of Q in registers",
-    (
-        f"{PIPELINE}/tile_fmha_shape.hpp",
-        "only Headdim of 48, 96, 160, 192 and power-of-two is supported",
-    ),
-)
-def _head_tile(config: KernelConfig, _archs: Archs) -> Wrong:
-    if config.family in _FORWARD and _is_whole(config):
-        most = config.tile.block[5]
-        if most & (most - 1) and most not in _HEAD_TILES:
-            yield f"bk0max {most}", "a power of two, 48, 96, 160 or 192"
-
-
-@_rule(
-    "a pipeline that loads K during multiplication needs at least two steps of the head dimension",
-    (f"{PIPELINE}/block_fmha_pipeline_qr_ks_vs.hpp", "static_assert(2 <= k0_loops)"),
-)
-def _steps(config: KernelConfig, _archs: Archs) -> Wrong:
-    if config.family in _FORWARD and config.pipeline in ("qr", "qs") and _is_whole(config):
-        step, most = config.tile.block[2], config.tile.block[5]
-        if most < 2 * step:
-            yield f"bk0 {step} with {config.pipeline}", f"at most {most // 2}, half of bk0max"
-
-
-@_rule(
-    "the backward's five products share operands, which relates the sizes of its tile",
-    (f"{PIPELINE}/block_fmha_bwd_dq_dk_dv_pipeline_kr_ktr_vr.hpp", "kM0 should equal to kK1"),
+    "the backward's products consist of whole tiles of waves, and cover the head dimension of Q",
+    (f"{PIPELINE}/tile_fmha_shape.hpp", "struct TileFmhaBwdShape"),
 )
 def _backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
     if config.family != "bwd_dq_dk_dv" or not _is_whole(config):
         return
-    m0, n0, k0, k1, k2, k3, k4, of_q, of_v = config.tile.block
+    m0, n0, k0, k1, k2, _, k4, of_q, of_v = config.tile.block
     (m_s, n_s, _), (m_v, n_v, _), (m_q, n_q, _) = config.tile.waves
     (m, n, k), (of_m, of_n, of_k) = config.tile.warps
-    same = {"bk1": (k1, m0), "bk3": (k3, m0), "bhdq": (of_q, config.hdim_q)}
-    for name, (size, wanted) in same.items():
-        if size != wanted:
-            yield f"{name} {size}", str(wanted)
-    if config.tile.max_rows not in (None, 0, m0):
-        yield f"at most {config.tile.max_rows} rows", f"0, or the {m0} of the tile"
+    if of_q != config.hdim_q:
+        yield f"bhdq {of_q}", str(config.hdim_q)
     parts = {
         "bm0": (m0, m_s * m),
         "bn0": (n0, n_s * n),
@@ -498,17 +411,3 @@ def _backward_tile(config: KernelConfig, _archs: Archs) -> Wrong:
         "bn0 of steps": (n0, k4),
     }
     yield from _uneven(parts)
-
-
-@_rule(
-    "the LDS of a block holds K or V of a step, with copies for prefetching",
-    ("include/ck_tile/core/arch/arch.hpp", "get_smem_capacity()"),
-)
-def _lds(config: KernelConfig, archs: Archs) -> Wrong:
-    if config.family not in _FORWARD or not _is_whole(config):
-        return
-    _, n0, k0, n1, k1, _ = config.tile.block
-    size = _BYTES.get(config.dtype, 1) * _COPIES.get(config.pipeline or "", 1)
-    least, most = size * max(n0 * k0, n1 * k1), archs.lds_of(config.arch)
-    if least > most:
-        yield f"{least} bytes of LDS at least", f"up to {most} on {config.arch or 'any arch'}"

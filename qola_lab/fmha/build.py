@@ -172,7 +172,7 @@ def archs_of_config(
 def _refused(configs: Iterable[KernelConfig], archs: Sequence[str]) -> Iterator[BuiltKernel]:
     """Yield kernels that need not be tried, with all errors."""
     for config in configs:
-        wrong = [b.finding for b in validate(config) if b.finding.severity == "error"]
+        wrong = [broken.finding for broken in validate(config)]
         if not archs_of_config(config, archs):
             found = f"kernel for {config.arch}, archs {', '.join(archs)}"
             wrong.append(Finding("archs", found, f"an arch that CK calls {config.arch}"))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 import warnings
@@ -21,7 +20,6 @@ from qola.codegen.ck.vocabulary import fields_of
 from qola.kernel.archs import Archs
 from qola.kernel.config import KernelConfig
 from qola.manifest.constants import PROFILES
-from qola_base.errors import CodegenError, Finding
 from qola_lab.fmha.registry import Entry, Registry
 
 #: Of each direction, receipts that have all its tiles between them: CK's default, and float32.
@@ -31,10 +29,6 @@ _RECEIPTS = (
 )
 #: One of each family of archs that CK has kernels for.
 _TARGETS = ("gfx942", "gfx950", "gfx1201")
-_CAPACITY = re.compile(
-    r"get_smem_capacity\(\)\s*{\s*#if defined\(__(gfx\w+)__\)\s*return (\d+);\s*"
-    r"#else\s*return (\d+);\s*#endif\s*}"
-)
 
 
 def observe_kernels(
@@ -66,20 +60,14 @@ def observe_kernels(
 
 
 def observe_archs(tree: Path) -> Archs:
-    """Return the tiles, pipelines and LDS of each arch in an AITER tree's CK.
+    """Return the tiles and pipelines of each arch in an AITER tree's CK.
 
     Raises:
         QolaError: the directory is not an AITER tree, or its CK cannot be parsed.
     """
     script = tree / read_tree(tree).fmha_dir / "generate.py"
-    header = script.parents[3] / "include/ck_tile/core/arch/arch.hpp"
-    match = _CAPACITY.search(header.read_text(encoding="utf-8"))
-    if match is None:
-        found, expected = "get_smem_capacity() of another form", "an arch, and bytes of LDS"
-        raise CodegenError(Finding(header.as_posix(), found, expected))
-    lds = {match[1]: int(match[2]), "": int(match[3])}
     configs = (config for call in _RECEIPTS for config in _configs(script, *call))
-    return Archs.observed(configs, lds)
+    return Archs.observed(configs)
 
 
 def _recorded(script: Path, direction: str, receipt: int, archs: Sequence[str]) -> Recording:

@@ -9,8 +9,10 @@ _HEAD = """\
 # Rules of kernels
 
 A [KernelConfig](../guide/python.md#configs-and-rules) must satisfy these rules. `validate` checks
-them in this order. A source is a file of Composable Kernel, and text in it.
-`./bazelw run //tools/docs:update` writes this page.
+them in this order. They are tables and filters of the generators, conditions of the dispatch, and
+sizes whose remainders templates drop. The compiler reports Composable Kernel's static assertions.
+A source is a file of Composable Kernel, and text in it. `./bazelw run //tools/docs:update` writes
+this page.
 
 | Rule | Because | Source |
 | --- | --- | --- |
@@ -29,7 +31,7 @@ arch. The tiles of the pinned Composable Kernel are in [archs.json](../../qola/k
 def render() -> str:
     """Return the page."""
     rules = [
-        f"| `{rule.name}`{'' if rule.severity == 'error' else ' (a warning)'} | {rule.reason} | "
+        f"| `{rule.name}` | {rule.reason} | "
         f"{rule.source[0].rpartition('/')[2]}: `{rule.source[1]}` |"
         for rule in RULES.values()
     ]
