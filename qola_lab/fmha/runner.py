@@ -1,4 +1,4 @@
-"""Runs a library's kernels over arrays: on the emulator, or on a GPU."""
+"""Runs a library's kernels over arrays, on the emulator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gfxemu.launch import ARCHS, Options
-from qola_base.errors import Finding
+from qola_base.errors import ExitCode, Finding, QolaError
 from qola_base.formats import F64, FP16, FP32, Format, rounded
-from qola_lab.fmha.gpu import DeviceRun, Gpu, RunError
 from qola_lab.fmha.reference import in_rows, tensors_of, with_appended
 from qola_lab.problems import AttentionProblem, ProblemError, formats
 from qola_lab.reference.attention import Forward
@@ -28,8 +27,10 @@ Array = NDArray[Any]
 
 #: Results in the layout of Q, K, V and O.
 _IN_ROWS = frozenset({"o", "dq", "dk", "dv", "q", "k", "v"})
-EMULATED, HIP = "emulated", "hip"
-"""Devices: the one that every machine has, and a GPU."""
+
+
+class RunError(QolaError, title="the kernels did not run", exit_code=ExitCode.WRONG):
+    """An arch without code or emulator, or a problem that the library did not run."""
 
 
 @dataclass(frozen=True)
@@ -37,82 +38,47 @@ class Run:
     """Results of kernels, compared with the reference.
 
     Attributes:
-        done: the run on the device.
+        launched: names of the kernels, in order.
         results: o and lse, or dq, dk, dv and dbias, of the shapes of `AttentionProblem.shapes`;
             dk and dv have nhead_q heads. For fwd_appendkv k, v, and q if it is rotated. In float16
             if that is the format, else in float32.
         verdicts: of each result element by element, against limits that no rounding exceeds.
+        findings: faults and forbidden writes.
+        instructions: number of instructions of waves.
     """
 
     problem: AttentionProblem
-    done: DeviceRun
+    launched: tuple[str, ...]
     results: Mapping[str, Array]
     verdicts: tuple[Verdict, ...]
-
-    @property
-    def launched(self) -> tuple[str, ...]:
-        """Names of the kernels, in order."""
-        return self.done.launched
+    findings: tuple[str, ...]
+    instructions: int
 
     @property
     def passed(self) -> bool:
         """Whether all results are right, and nothing was found."""
-        return all(verdict.passed for verdict in self.verdicts) and not self.done.findings
-
-    @property
-    def tflops(self) -> float | None:
-        """Rate on the GPU in 10^12 operations per second; hidden keys do not count."""
-        seconds = self.done.seconds
-        return self.problem.operations() / seconds / 1e12 if seconds else None
-
-
-class _Emulated:
-    """The emulator; the library's host code runs in a process of its own."""
-
-    def __init__(self, built: Built, arch: str, options: Options | None) -> None:
-        if arch not in ARCHS:
-            known = ", ".join(sorted(ARCHS))
-            raise RunError(Finding(f"arch {arch}", "none that is emulated", f"one of {known}"))
-        self._built, self._arch = built, arch
-        self._emulator = Emulator(options or Options())
-
-    def run(
-        self, problem: AttentionProblem, values: Mapping[str, F64], names: Sequence[str]
-    ) -> DeviceRun:
-        case = called(self._built, self._arch, [problem])
-        (call,) = case.calls
-        if call.error:
-            raise RunError(Finding(str(problem), call.error, "a problem that the library serves"))
-        ran = self._emulator.run(call, self._arch, case.codes, values, names)
-        if ran.error:
-            raise RunError(Finding(str(problem), ran.error, "a kernel that can be emulated"))
-        return DeviceRun(ran.results, call.names, ran.findings, ran.instructions)
+        return all(verdict.passed for verdict in self.verdicts) and not self.findings
 
 
 class Runner:
-    """A library on a device; its own host code chooses kernels and arguments."""
+    """A library on an emulated device; its own host code chooses kernels and arguments."""
 
-    def __init__(
-        self, built: Built, arch: str, device: str = EMULATED, options: Options | None = None
-    ) -> None:
+    def __init__(self, built: Built, arch: str, options: Options | None = None) -> None:
         """Take a library that `qola verify` could try.
 
         Args:
-            arch: of the device; for the emulated one, an arch that the emulator has.
-            device: "emulated", which counts instructions and measures no time; or "hip", the GPU of
-                this process. Tests have no GPU, but a HIP runtime with the emulator behind it.
+            arch: of the emulated device.
             options: of the emulator.
 
         Raises:
-            RunError: the device is unknown, or the library has no code for the arch.
+            RunError: the library has no code for the arch, or the arch is not emulated.
         """
-        if device not in (EMULATED, HIP):
-            raise RunError(Finding("device", repr(device), f"{EMULATED} or {HIP}"))
-        if arch not in built.plan.archs:
-            have = ", ".join(built.plan.archs)
-            raise RunError(Finding(str(built.library), f"no code for {arch}", f"one of {have}"))
-        self._arch = arch
-        self._device = Gpu(built, arch) if device == HIP else _Emulated(built, arch, options)
+        for known, found in ((built.plan.archs, "no code"), (sorted(ARCHS), "no emulator")):
+            if arch not in known:
+                have = f"one of {', '.join(known)}"
+                raise RunError(Finding(str(built.library), f"{found} for {arch}", have))
+        self._built, self._arch = built, arch
+        self._emulator = Emulator(options or Options())
 
     def forward(
         self, problem: AttentionProblem, q: Array, k: Array, v: Array, **biases: Array | None
@@ -223,12 +189,21 @@ class Runner:
     def _run(self, problem: AttentionProblem, given: Tensors, left: Sequence[Forward] = ()) -> Run:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             wanted = expected(problem, given, arithmetic(problem, self._arch, TILE), left)
-        done = self._device.run(problem, contents(problem, given, self._arch, left), tuple(wanted))
+        # The library's host code runs in a process of its own.
+        case = called(self._built, self._arch, [problem])
+        (call,) = case.calls
+        if call.error:
+            raise RunError(Finding(str(problem), call.error, "a problem that the library serves"))
+        values = contents(problem, given, self._arch, left)
+        ran = self._emulator.run(call, self._arch, case.codes, values, tuple(wanted))
+        if ran.error:
+            raise RunError(Finding(str(problem), ran.error, "a kernel that can be emulated"))
         types = {name: buffer.format for name, buffer in buffers(problem, self._arch).items()}
         results = {
-            name: _shown(problem, name, array, types[name]) for name, array in done.results.items()
+            name: _shown(problem, name, array, types[name]) for name, array in ran.results.items()
         }
-        return Run(problem, done, results, tuple(compare(done.results, wanted)))
+        verdicts = tuple(compare(ran.results, wanted))
+        return Run(problem, call.names, results, verdicts, ran.findings, ran.instructions)
 
 
 def _must_be(direction: str, problem: AttentionProblem, rows: str, count: int) -> None:

@@ -43,7 +43,6 @@ def load_runtime(
     soname: str,
     runpath: list[tuple[Path, str]] | None = None,
     subject: str = "",
-    mode: int = ctypes.DEFAULT_MODE,
 ) -> ctypes.CDLL:
     """Load HIP's runtime: as the dynamic linker finds it, of this Python's packages, or of ROCm.
 
@@ -51,13 +50,12 @@ def load_runtime(
         soname: such as libamdhip64.so.7.
         runpath: directories that a library's RUNPATH names, for the error.
         subject: the beginning of the error.
-        mode: as of ctypes.CDLL.
 
     Raises:
         RuntimeError: no directory has the runtime, or it cannot be loaded.
     """
     try:
-        return ctypes.CDLL(soname, mode=mode)
+        return ctypes.CDLL(soname)
     except OSError as error:
         found = str(error)
     further = _further_places()
@@ -67,7 +65,7 @@ def load_runtime(
     for directory, _ in further:
         if (directory / soname).is_file():
             try:
-                return ctypes.CDLL(str(directory / soname), mode=mode)
+                return ctypes.CDLL(str(directory / soname))
             except OSError as error:
                 found = str(error)
                 break

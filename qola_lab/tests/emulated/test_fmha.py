@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gfxemu.fake_hip import FakeHip, read_log
 from qola_lab.fmha import reference
 from qola_lab.fmha.__main__ import main
 from qola_lab.fmha.agreement import compared
 from qola_lab.fmha.build import built_by
-from qola_lab.fmha.gpu import RunError
-from qola_lab.fmha.runner import Run, Runner
+from qola_lab.fmha.runner import Run, RunError, Runner
 from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.tests.emulated.libraries import built_library
@@ -46,7 +43,7 @@ def arrays(problem: AttentionProblem, *names: str) -> list[Any]:
 
 
 def fault_text(run: Run) -> list[str]:
-    return [*map(str, run.verdicts), *run.done.findings]
+    return [*map(str, run.verdicts), *run.findings]
 
 
 @pytest.mark.parametrize("order", ["bshd", "bhsd"])
@@ -57,8 +54,7 @@ def test_a_forward(order: str) -> None:
     run = Runner(built_library("libmha_fwd"), ARCH).forward(problem, q, k, v)
     assert run.passed, fault_text(run)
     assert run.launched[0].startswith("fmha_fwd_d32_fp16_batch")
-    assert (run.done.instructions or 0) > 1000
-    assert run.tflops is None
+    assert run.instructions > 1000
     shapes = {name: (array.shape, str(array.dtype)) for name, array in run.results.items()}
     expected_shapes = problem.shapes()
     assert shapes == {
@@ -118,87 +114,14 @@ def test_split_kv_decode() -> None:
     assert sum(bool(comparison.launched) for comparison in swept) > 100
 
 
-def test_missing_kernel_device_or_code_is_an_error() -> None:
-    """Prevents: results from a call without a kernel, a device or code for the arch."""
+def test_missing_kernel_or_code_is_an_error() -> None:
+    """Prevents: results from a call without a kernel or code for the arch."""
     library = built_library("libmha_fwd")
     problem = replace(FORWARD, dtype="bf16")
     with pytest.raises(RunError, match="returned -1: no kernel"):
         Runner(library, ARCH).forward(problem, *arrays(problem, "q", "k", "v"))
-    for device, arch, message in (
-        ("cuda", ARCH, "emulated or hip"),
-        ("emulated", "gfx1100", "no code for gfx1100"),
-    ):
-        with pytest.raises(RunError, match=message):
-            Runner(library, arch, device)
-
-
-#: Runs in a process that loads the fake runtime instead of HIP's, with the emulator behind it.
-_ON_A_GPU = """
-import ctypes, json, sys
-from pathlib import Path
-from gfxemu.hip import Hip
-from qola_lab.fmha.agreement import compared
-from qola_lab.fmha.build import built_by
-from qola_lab.fmha.gpu import RunError
-from qola_lab.fmha.runner import Runner
-from gfxemu.fake_hip import RUNTIME
-from qola_lab.tests.emulated.test_fmha import ARCH, FORWARD, arrays
-from qola_lab.tests.emulated.libraries import built_library
-device = Hip(Path(sys.argv[1]), ARCH, runs=sys.argv[2] == "runs")
-try:
-    run = Runner(built_library("libmha_fwd"), ARCH, "hip").forward(
-        FORWARD, *arrays(FORWARD, "q", "k", "v")
-    )
-    report = [run.launched, run.passed, run.done.seconds, bool(run.tflops)]
-except RunError as error:
-    report = [str(error)]
-query = ctypes.CDLL(RUNTIME).fake_hip_allocations
-query.restype = ctypes.c_size_t
-print(json.dumps([*report, query(None, None, ctypes.c_size_t(0))]))
-"""
-
-
-def run_on_fake_gpu(log: Path, *, runs: bool = True, **env: str) -> list[Any]:
-    hip = FakeHip(Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve(), ARCH)
-    variables = {name: os.environ[name] for name in os.environ if name.startswith("QOLA_TEST_")}
-    path = os.pathsep.join(sys.path)
-    arguments = ["-c", _ON_A_GPU, str(hip.runtime), "runs" if runs else "records"]
-    result = hip.run([sys.executable, *arguments], log, PYTHONPATH=path, **variables, **env)
-    assert result.returncode == 0, result.stderr
-    report: list[Any] = json.loads(result.stdout.splitlines()[-1])
-    return report
-
-
-@pytest.mark.parametrize("runs", [True, False])
-def test_a_launch_on_a_gpu(tmp_path: Path, runs: bool) -> None:
-    """Prevents: wrong inputs or results of `device="hip"`, or a kernel that did not run passes."""
-    names, passed, seconds, timed, allocations = run_on_fake_gpu(tmp_path / "log", runs=runs)
-    (launch,) = read_log(tmp_path / "log")
-    assert launch.grid == (4, 1, 2)
-    (name,) = names
-    assert name.startswith("fmha_fwd_d32_fp16_batch")
-    # If no kernel runs, O has its initial NaNs, so the comparison with the reference fails.
-    assert passed is runs
-    assert seconds >= 0
-    assert timed == (seconds > 0)
-    assert allocations == 0
-
-
-@pytest.mark.parametrize(
-    ("failing", "message"),
-    [
-        ("hipGetDeviceCount=100", "error 100"),
-        ("hipMalloc=2*3", "hipMalloc"),
-        ("hipMemcpy=1", "hipMemcpy"),
-        ("hipEventSynchronize=719", "error 719 of HIP"),
-        ("hipGetDevice=101", "returned -3"),
-    ],
-)
-def test_memory_is_freed_whatever_fails(tmp_path: Path, failing: str, message: str) -> None:
-    """Prevents: errors that leak GPU memory in a notebook, or that do not name the failed call."""
-    error, allocations = run_on_fake_gpu(tmp_path / "log", runs=False, FAKE_HIP_FAIL=failing)
-    assert message in error
-    assert allocations == 0
+    with pytest.raises(RunError, match="no code for gfx1100"):
+        Runner(library, "gfx1100")
 
 
 def run_dispatch(*more: str, repository: Path | None = None) -> int:

@@ -55,7 +55,7 @@ def test_rows_are_appended_and_rotated(
     """Prevents: wrong rows in a K/V cache after an append, or rows rotated by a wrong angle."""
     problem = problem.with_layout(page_block_size=page)
     run, expected = run_append(library, ARCH, problem)
-    assert run.passed, [*map(str, run.verdicts), *run.done.findings]
+    assert run.passed, [*map(str, run.verdicts), *run.findings]
     (name,) = run.launched
     assert ("_pagedkv_" in name, f"_{problem.rope_type}_" in name) == (
         page > 0,
@@ -71,7 +71,7 @@ def test_attention_over_pages(library: Built) -> None:
     shapes = PREFILL.shapes()
     arrays = [random_fp16(shapes[name], n) for n, name in enumerate(("q", "k", "v"))]
     run = Runner(library, ARCH).forward(PREFILL, *arrays)
-    assert run.passed, [*map(str, run.verdicts), *run.done.findings]
+    assert run.passed, [*map(str, run.verdicts), *run.findings]
     (name,) = run.launched
     assert name.startswith("fmha_fwd_pagedkv_d128_fp16_group_")
     expected = reference.forward(PREFILL, *arrays)

@@ -34,7 +34,7 @@ def find_own_kernel(family: str) -> tuple[Built, Entry]:
 
 
 def fault_text(run: Run) -> list[str]:
-    return [*map(str, run.verdicts), *run.done.findings]
+    return [*map(str, run.verdicts), *run.findings]
 
 
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(64, 64), (100, 130), (1, 200), (257, 31)])

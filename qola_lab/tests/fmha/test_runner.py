@@ -9,22 +9,19 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from qola_base.errors import Finding
 from qola_base.formats import rounded
 from qola_lab.fmha import runner
-from qola_lab.fmha.gpu import DeviceRun
-from qola_lab.fmha.runner import Runner
+from qola_lab.fmha.runner import RunError, Runner
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 
 FORWARD = make_problem("fwd", "fp16", seqlen_q=3, seqlen_k=5, nhead_q=2, hdim=32, return_lse=True)
 
 
-def make_runner(done: DeviceRun | None = None) -> Runner:
+def make_runner() -> Runner:
     built = Mock()
     built.plan.archs = ("gfx950",)
-    runner_ = Runner(built, "gfx950")
-    runner_._device = Mock()
-    runner_._device.run.return_value = done
-    return runner_
+    return Runner(built, "gfx950")
 
 
 def arrays(problem: AttentionProblem) -> list[Any]:
@@ -52,6 +49,8 @@ def test_arrays_are_rounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "rounded", counting_rounded)
     backward = replace(FORWARD, direction="bwd")
     q, k, v = arrays(backward)
-    runner_ = make_runner(DeviceRun({"dq": q, "dk": k, "dv": v}, (), (), 0))
-    runner_.backward(backward, q, k, v, np.ones(backward.shapes()["o"]))
+    stopped = RunError(Finding("library", "not called", "a call"))
+    monkeypatch.setattr(runner, "called", Mock(side_effect=stopped))
+    with pytest.raises(RunError, match="not called"):
+        make_runner().backward(backward, q, k, v, np.ones(backward.shapes()["o"]))
     assert counting_rounded.call_count == len("qkvd")
