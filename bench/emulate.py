@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -24,7 +25,6 @@ import numpy as np
 
 from gfxemu import native
 from gfxemu.hip import Hip
-from gfxemu.isa import ISAS
 from gfxemu.launch import Options
 
 
@@ -38,7 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dim", default=128, type=int)
     parser.add_argument("--rows", default=512, type=int)
     parser.add_argument("--waves", default=[4, 8, 16, 32], nargs="+", type=int)
-    parser.add_argument("--reference", action="store_true", help="NumPy, without the engine in C")
     parser.add_argument("--calls", default=5, type=int, help="of which the fastest counts")
     args = parser.parse_args(argv)
     hip = Hip(args.runtime, args.arch)
@@ -48,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     call("mha_fwd", values)
     rates = {}
     for waves in args.waves:
-        hip.device.options = Options(waves=waves, reference=args.reference)
+        hip.device.options = Options(waves=waves)
         seconds = math.inf
         for _ in range(args.calls):
             before = len(hip.launches)
@@ -57,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             seconds = min(seconds, time.process_time() - start)
         count = sum(one.result.instructions for one in hip.launches[before:] if one.result)
         rates[str(waves)] = round(count / seconds)
-    in_numpy = args.reference or native.engine(ISAS[args.arch].lanes) is None
-    engine = "NumPy" if in_numpy else "C"
+    engine = native.find_library(os.environ).name
     report = {"arch": args.arch, "engine": engine, "instructions": count}
     print(json.dumps(report | {"instructions_per_second_by_waves": rates}, indent=2))
     return 0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-#: A function of arrays, one value a lane.
-ArrayFunction = Callable[..., Any]
 
 U8 = np.uint8
 U16 = np.uint16
@@ -22,14 +19,3 @@ I64 = np.int64
 F16 = np.float16
 F32 = np.float32
 F64 = np.float64
-
-
-def first_of(lanes: Array) -> tuple[int, int]:
-    """Row and column of the first lane of (waves, lanes) that is set."""
-    row, lane = divmod(int(np.argmax(lanes)), lanes.shape[1])
-    return row, lane
-
-
-def first_of_any(lanes: Array) -> tuple[int, int] | None:
-    """Row and column of the first lane that is set, None if none is."""
-    return first_of(lanes) if lanes.any() else None

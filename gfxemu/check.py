@@ -1,20 +1,12 @@
-"""Checks of the registers and addresses of instructions.
-
-`find_misfit` serves every launch, the other checks serve launches with `Options.checked`. An active
-lane reads all registers of an operand, even if the instruction only moves a value that a later one
-shifts out: such a read does not affect the result.
-"""
+"""Registers of instructions: those that they use, and those that a wave does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from gfxemu.arrays import I64, U64, Array, first_of
 from gfxemu.decode import Instruction
-from gfxemu.operands import ELSEWHERE, listed
-from gfxemu.waves import AGPRS, EXEC, NULL, SGPRS, VCC, VGPRS, Layout, Step, Waves
+from gfxemu.operands import ELSEWHERE
+from gfxemu.registers import AGPRS, EXEC, NULL, SGPRS, VCC, VGPRS, Layout, name_of
 
 #: Numbers that mean no register, in operands that may have none.
 _OFF = (124, 127)
@@ -64,12 +56,6 @@ def _in_accumulation(one: Instruction, name: str) -> bool:
         # A move has two.
         return name != {"V_ACCVGPR_READ": "vdst", "V_ACCVGPR_WRITE": "src0"}.get(one.name)
     return bool(one["acc"]) and name in ("vdst", "vdata", "data", "data0", "data1")
-
-
-def name_of(number: int) -> str:
-    """Return the name of a register by its number."""
-    first = max(start for start in (0, VGPRS, AGPRS) if start <= number)
-    return f"{'a' if first == AGPRS else 'v' if first else 's'}{number - first}"
 
 
 def find_misfit(one: Instruction, layout: Layout) -> str:
@@ -134,86 +120,27 @@ def writes_vectors(one: Instruction) -> bool:
     return "LOAD" in one.name and not one["lds"] and "_LDS_" not in one.name
 
 
-def checking(one: Instruction, step: Step) -> Step:
-    """Return an instruction that reports the uninitialised registers that it reads."""
+#: Kinds of uses of registers, as in engine.c.
+_READS_SCALARS, _READS_VECTORS, _WRITES_SCALARS, _WRITES_VECTORS = range(4)
+
+
+def uses_of(one: Instruction, layout: Layout) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the registers that an instruction reads and writes, for checked launches.
+
+    Each is a kind, the number of the first register, its index in the engine, and a count. An
+    active lane reads all registers of an operand, even if the instruction only moves a value that a
+    later one shifts out: such a read does not affect the result.
+    """
     reads, writes = ([(n, count) for _, n, count in some] for some in operands_of(one))
     if "MAC_F" in one.name or "PERMLANE" in one.name:
         reads += writes
-    scalars = [(n, count) for n, count in reads if n < SGPRS and n not in (EXEC, EXEC + 1)]
-    vectors = [(n, count) for n, count in reads if n >= VGPRS]
-    # It writes one lane, active or not.
-    lane = listed(one["src1"], "u32") if one.name == "V_WRITELANE_B32" else None
-
-    def run(w: Waves) -> None:
-        known_v, known_s = w.known
-        missing: list[tuple[int, Array]] = []
-        for number, count in scalars:
-            unwritten: Array = ~known_s[:, number : number + count]
-            missing.append((number, np.asarray(unwritten.any(axis=1))[:, None]))
-        for number, count in vectors:
-            first = w.index(number)
-            missing.append((number, w.exec & ~known_v[first : first + count].all(axis=0)))
-        for number, lanes in missing:
-            if lanes.any():
-                detail = f"{name_of(number)} was never written"
-                w.machine.report(w, one, "uninitialised register", detail, lanes)
-        active = w.exec if lane is None else lane(w) % one.isa.lanes == np.arange(one.isa.lanes)
-        step(w)
-        for number, count in writes:
-            if number < SGPRS:
-                known_s[:, number : number + count] = True
-            elif number >= VGPRS:
-                first = w.index(number)
-                known_v[first : first + count] |= active
-
-    return run
-
-
-def check_access(
-    w: Waves, one: Instruction, addresses: Array, size: int, used: Array | None
-) -> None:
-    """Report misaligned addresses and reads of uninitialised memory, and record writes."""
-    lanes = np.ones(addresses.shape, bool) if used is None else used
-    crooked = lanes & (addresses % U64(min(size, 4)) != 0)
-    if crooked.any():
-        # The emulator keeps the LDS of all workgroups in one array.
-        start, place = (w.lds_rows, " of the LDS") if one.form == "DS" else (U64(0), "")
-        detail = f"{size} bytes at {int((addresses - start)[first_of(crooked)]):#x}{place}"
-        w.machine.report(w, one, "misaligned", detail, crooked)
-    if one.form != "DS":
-        if one.form != "SCRATCH":
-            check_memory(w, one, addresses, size, lanes)
-        return
-    written = w.machine.lds_written
-    missing = lanes & ~written[_lds_bytes(w, addresses, size)].all(axis=-1)
-    if "WRITE" not in one.name and missing.any():
-        address = int((addresses - w.lds_rows)[first_of(missing)])
-        detail = f"{size} bytes at {address:#x} of the LDS"
-        w.machine.report(w, one, "uninitialised LDS", detail, missing)
-    if "READ" not in one.name:
-        record_lds(w, addresses[lanes], size)
-
-
-def check_memory(w: Waves, one: Instruction, addresses: Array, size: int, lanes: Array) -> None:
-    """Report reads of uninitialised memory, and record writes, of an access that may be made."""
-    memory = w.machine.map
-    if not memory.written or not lanes.any():
-        return
-    if "STORE" not in one.name:
-        missing = np.zeros(lanes.shape, bool)
-        missing[lanes] = memory.unwritten(addresses[lanes], size)
-        if missing.any():
-            detail = f"{size} bytes at {int(addresses[first_of(missing)]):#x}"
-            w.machine.report(w, one, "uninitialised memory", detail, missing)
-    if "LOAD" not in one.name:
-        memory.record_written(addresses[lanes], size)
-
-
-def record_lds(w: Waves, addresses: Array, size: int) -> None:
-    """Record that some bytes of the LDS from each address on were written."""
-    w.machine.lds_written[_lds_bytes(w, addresses, size)] = True
-
-
-def _lds_bytes(w: Waves, addresses: Array, size: int) -> Array:
-    """Indices of bytes of the LDS, (..., size)."""
-    return (addresses - U64(w.machine.lds_start)).view(I64)[..., None] + np.arange(size)
+    for number, count in reads:
+        if number < SGPRS and number not in (EXEC, EXEC + 1):
+            yield _READS_SCALARS, number, number, count
+        elif number >= VGPRS:
+            yield _READS_VECTORS, number, layout.row(number), count
+    for number, count in writes:
+        if number < SGPRS:
+            yield _WRITES_SCALARS, number, number, count
+        elif number >= VGPRS:
+            yield _WRITES_VECTORS, number, layout.row(number), count

@@ -1,7 +1,7 @@
 """The blocks of a kernel that waves have run, out of those that they could reach.
 
 A block is a run of instructions that a branch ends, or before which a branch goes; a wave that
-begins one runs it to its end. `Waits` knows the blocks of both engines.
+begins one runs it to its end. `Waits` knows them.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
-"""Turns a program into records of the fast engine, a fixed number of words for each instruction.
+"""Turns a program into records of the engine, a fixed number of words for each instruction.
 
-The layout is that of `Insn` in engine.c. An instruction that the engine does not run becomes a call
-of its function in NumPy.
+The layout is that of `Insn` in engine.h. An instruction that is not emulated ends the launch when a
+wave reaches it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gfxemu.arrays import I64, U64, Array
-from gfxemu.check import find_misfit, registers_of
+from gfxemu.check import find_misfit, registers_of, uses_of
 from gfxemu.decode import Instruction
-from gfxemu.encode_memory import encode_memory
-from gfxemu.encode_registers import encode_operation
+from gfxemu.encode_memory import MEMORY
+from gfxemu.encode_registers import REGISTERS, encode_operation
 from gfxemu.operands import LanePattern, UnsupportedError
+from gfxemu.operations import PACKED, SCALAR, VECTOR
 from gfxemu.program import BRANCHES, ENDS, Program
-from gfxemu.program import NOTHING as WAITS_AND_HINTS
 from gfxemu.races import QUEUES
 from gfxemu.records import (
     ALL,
@@ -27,29 +27,107 @@ from gfxemu.records import (
     NUMBER,
     PC,
     RUN_COUNT,
-    RUN_FALLBACK,
     RUN_MEMORY,
     RUN_REFUSED,
+    RUN_SERVE,
+    RUN_TRAP,
     RUN_VECTOR,
     RUN_WAIT,
     STOPS,
     WORDS,
+    Context,
     Record,
-    Registers,
-    UncoveredError,
     X,
 )
+from gfxemu.registers import AGPRS
 from gfxemu.waits import find_queue, parse_wait
-from gfxemu.waves import AGPRS, Step
 
 _BRANCH, _BARRIER, _END, _JUMP = range(FIRST_END + 6, FIRST_END + 10)
-#: Their records are the same at every place and with every set of literals. A wait is one only in a
-#: kernel that accesses the LDS.
-_ANYWHERE = {*range(RUN_VECTOR, RUN_COUNT), *range(RUN_MEMORY, RUN_FALLBACK)}
+#: Their records are the same at every place. A wait is one only in a kernel that accesses the LDS.
+_ANYWHERE = {*range(RUN_VECTOR, RUN_COUNT), *range(RUN_MEMORY, RUN_SERVE)}
+#: Instructions that use no registers here.
+_WITHOUT_REGISTERS = {NOTHING, RUN_COUNT, RUN_WAIT, RUN_SERVE, RUN_TRAP, RUN_REFUSED}
 
-#: Instructions without an effect here, if they can be bound.
-_WITHOUT_EFFECT = (
-    *("S_SETREG_IMM32_B32", "V_NOP", "S_ROUND_MODE", "S_BARRIER_SIGNAL", "S_SENDMSG"),
+#: Waits, which `waits` checks, and hints: accesses are complete at once, and time is not emulated.
+WAITS_AND_HINTS = (
+    *("S_NOP", "S_WAITCNT", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB"),
+    *("BUFFER_WBL2", "BUFFER_INV"),
+    *("S_CLAUSE", "S_DELAY_ALU", "S_DENORM_MODE", "S_WAIT_ALU", "S_WAIT_IDLE", "S_WAIT_EXPCNT"),
+    *("S_WAIT_LOADCNT", "S_WAIT_STORECNT", "S_WAIT_DSCNT", "S_WAIT_KMCNT"),
+    *("S_WAIT_SAMPLECNT", "S_WAIT_BVHCNT"),
+    *("S_WAIT_LOADCNT_DSCNT", "S_WAIT_STORECNT_DSCNT", "S_SET_INST_PREFETCH_DISTANCE"),
+    *("S_WAITCNT_DEPCTR", "S_WAITCNT_VMCNT", "S_WAITCNT_VSCNT", "S_WAITCNT_LGKMCNT"),
+    "S_WAITCNT_EXPCNT",
+)
+
+#: The barrier of the workgroup: the constant -1.
+_WORKGROUP = 193
+_DEALLOC_VGPRS = 3
+_MODE = 1
+#: Bits of the mode that change nothing here: denormals, DX10_CLAMP and IEEE.
+_IGNORED = 0x3F0
+_TRAP = 2
+
+
+def _setreg(one: Instruction) -> Record:
+    """Of the hardware's registers only the mode is written: how denormals and rounding are done.
+
+    Denormals are always kept and clamp always makes 0 of a NaN, so their bits change nothing;
+    another way to round, traps and FP16_OVFL are not emulated.
+    """
+    where = one["simm16"]
+    register, offset, width = where & 63, where >> 6 & 31, (where >> 11) + 1
+    if register != _MODE:
+        raise UnsupportedError(f"a write of hardware register {register}")
+    if one.literal is None:
+        raise UnsupportedError("a write of the mode from a register")
+    value = (one.literal & (1 << width) - 1) << offset
+    # Bits 0 to 3 are the rounding of f32, f16 and f64: to nearest is 0.
+    if value & 0xF:
+        raise UnsupportedError("rounding that is not to nearest")
+    if value & ~_IGNORED:
+        raise UnsupportedError(f"bits {value & ~_IGNORED:#x} of the mode")
+    return Record(NOTHING)
+
+
+def _round_mode(one: Instruction) -> Record:
+    if one["simm16"] & 0xF:
+        raise UnsupportedError("rounding that is not to nearest")
+    return Record(NOTHING)
+
+
+def _signal(one: Instruction) -> Record:
+    """A wave reaches the barrier: here it does so only when it begins to wait."""
+    if one["ssrc0"] != _WORKGROUP:
+        raise UnsupportedError("a barrier other than the workgroup's")
+    return Record(NOTHING)
+
+
+def _send_message(one: Instruction) -> Record:
+    """A wave tells the hardware that it needs no vector registers any more."""
+    if one["simm16"] != _DEALLOC_VGPRS:
+        raise UnsupportedError(f"message {one['simm16']}")
+    return Record(NOTHING)
+
+
+def _trap(one: Instruction) -> Record:
+    """End the launch: trap 2 is that of assert, abort() and __builtin_trap()."""
+    if one["simm16"] != _TRAP:
+        raise UnsupportedError(f"trap {one['simm16']}")
+    return Record(RUN_TRAP)
+
+
+_CONTROL = {
+    "S_SETREG_IMM32_B32": _setreg,
+    "S_ROUND_MODE": _round_mode,
+    "S_BARRIER_SIGNAL": _signal,
+    "S_SENDMSG": _send_message,
+    "S_TRAP": _trap,
+}
+
+#: Names of all operations that are emulated, but for multiplications of matrices.
+OPERATIONS = frozenset(
+    {*VECTOR, *SCALAR, *PACKED, *MEMORY, *REGISTERS, *_CONTROL, *BRANCHES, *ENDS, *WAITS_AND_HINTS}
 )
 
 
@@ -62,6 +140,9 @@ class Encoded:
         places: by a quarter of the offset, the number of the instruction, or -1.
         start: bytes of code in front of the kernel: the offset of its first instruction.
         instructions: in the order of their records.
+        refusals: by the number of an instruction that is not emulated, the reason.
+        uses: registers of instructions as in `check.uses_of`, if the program is checked.
+        first_uses: by number of the instruction, its first row of `uses`; then their end.
     """
 
     words: Array
@@ -69,6 +150,9 @@ class Encoded:
     dpp: Array
     instructions: Sequence[Instruction]
     start: int
+    refusals: Mapping[int, str]
+    uses: Array
+    first_uses: Array
 
 
 def encode(program: Program) -> Encoded:
@@ -91,8 +175,21 @@ def encode(program: Program) -> Encoded:
     own[:, PC] = start + pcs
     own[:, STOPS] = [end in program.starts or end not in code for end in ends]
     own[:, NUMBER] = [numbers.get(pc, 0) for pc in code]
-    dpp = _lane_patterns(encoder.registers.patterns, program.isa.lanes)
-    return Encoded(words, places, dpp, list(code.values()), start)
+    dpp = _lane_patterns(encoder.context.patterns, program.isa.lanes)
+    instructions = list(code.values())
+    uses: list[tuple[int, int, int, int]] = []
+    first_uses = [0]
+    for number, one in enumerate(instructions if program.checked else ()):
+        if own[number, 0] not in _WITHOUT_REGISTERS and own[number, 0] < FIRST_END:
+            uses += uses_of(one, encoder.context.layout)
+        first_uses.append(len(uses))
+    refusals = {
+        place: encoder.refusals[one.pc]
+        for place, one in enumerate(instructions)
+        if one.pc in encoder.refusals
+    }
+    rows_of_uses = np.array(uses, I64).reshape(-1, 4), np.array(first_uses, I64)
+    return Encoded(words, places, dpp, instructions, start, refusals, *rows_of_uses)
 
 
 def _lane_patterns(patterns: Sequence[LanePattern], lanes: int) -> Array:
@@ -115,7 +212,7 @@ class _Known:
     """The records of an instruction at any place, on an arch and with a first_agpr.
 
     Attributes:
-        words: as in engine.c; of the instruction, then of its parts.
+        words: as in engine.h; of the instruction, then of its parts.
         vgprs: vector registers of a kernel in which it is valid; it is valid with more, too.
     """
 
@@ -131,21 +228,29 @@ _MOST_KNOWN = 100_000
 
 
 class _Encoder:
-    """Makes the records of a program."""
+    """Makes the records of a program.
+
+    Attributes:
+        refusals: by the offset of an instruction that is not emulated, the reason.
+    """
 
     def __init__(self, program: Program) -> None:
-        self._program = program
-        self.registers = Registers(program)
+        self._arch = program.arch
+        self.context = Context(program.layout, program.fnuz, program.hostcalls)
+        self.refusals: dict[int, str] = {}
 
     def words_of(self, one: Instruction, start: int) -> Array:
         """Return the words of an instruction and its parts, with 0 for those of its place."""
-        arch, layout = self._program.arch, self.registers.layout
+        arch, layout = self._arch, self.context.layout
         for first_agpr in (_NO_AGPR, layout.first_agpr):
             known = _known.get((arch, first_agpr, one.code))
             if known and known.vgprs <= layout.vgprs:
                 return known.words
-        moved = replace(one, pc=start + one.pc) if start else one
-        record = self.record(moved, self._program.bound(one.pc))
+        try:
+            record = encode_instruction(self.context, replace(one, pc=start + one.pc))
+        except UnsupportedError as error:
+            self.refusals[one.pc] = str(error)
+            record = Record(RUN_REFUSED)
         record.queue = QUEUES.get(find_queue(one), -1) + 1
         records = [record, *record.parts]
         words = np.array([[word & ALL for word in r.words(one.size)] for r in records], U64)
@@ -157,39 +262,50 @@ class _Encoder:
             _known[arch, first_agpr, one.code] = _Known(words, layout.vgprs)
         return words
 
-    def record(self, one: Instruction, bound: Step | str | None) -> Record:
-        if isinstance(bound, str):
-            return Record(RUN_REFUSED)
-        misfit = find_misfit(one, self.registers.layout)
-        if one.name in BRANCHES or one.name in ENDS:
-            return Record(RUN_REFUSED) if misfit and one.name in _WITH_REGISTERS else self._end(one)
-        if bound is None or one.name in _WITHOUT_EFFECT:
-            return Record(NOTHING)
-        if one.name in WAITS_AND_HINTS and find_queue(one) in QUEUES:
-            return Record(RUN_COUNT)
-        if misfit:
-            return Record(RUN_FALLBACK)
-        try:
-            return self._record(one)
-        except (UncoveredError, UnsupportedError):
-            return Record(RUN_FALLBACK)
 
-    def _record(self, one: Instruction) -> Record:
-        if counts := parse_wait(one):
-            return Record(RUN_WAIT, x=[*counts[:2]])
-        registers = self.registers
-        return encode_memory(registers, one) or encode_operation(registers, one)
+def encode_instruction(context: Context, one: Instruction) -> Record:
+    """Return the record of an instruction.
 
-    def _end(self, one: Instruction) -> Record:
-        if one.name in BRANCHES:
-            return Record(FIRST_END + list(BRANCHES).index(one.name), x=[0, one.target])
-        if one.name == "S_BRANCH":
-            return Record(_BRANCH, x=[0, one.target])
-        if one.name == "S_BARRIER":
-            return Record(_BARRIER)
-        if one.name == "S_ENDPGM":
-            return Record(_END)
-        kind = {"S_SETPC_B64": 0, "S_SWAPPC_B64": 1, "S_CALL_B64": 2}[one.name]
-        operands = [] if kind == 2 else [self.registers.wide(one, "ssrc0", "u64")]
-        target = one.target if kind == 2 else 0
-        return Record(_JUMP, operands=operands, dst=one["sdst"], x=[kind, target])
+    Raises:
+        UnsupportedError: it is not emulated, or has registers that its waves do not have.
+    """
+    if one.name in BRANCHES or one.name in ENDS:
+        record = _encode_end(context, one)
+        fits = one.name not in _WITH_REGISTERS
+    else:
+        record = _encode(context, one)
+        fits = record.handler in _WITHOUT_REGISTERS
+    if not fits and (misfit := find_misfit(one, context.layout)):
+        raise UnsupportedError(misfit)
+    return record
+
+
+def _encode(context: Context, one: Instruction) -> Record:
+    if counts := parse_wait(one):
+        return Record(RUN_WAIT, x=[*counts[:2]])
+    if one.name in WAITS_AND_HINTS:
+        if one.name == "S_SLEEP" and context.hostcalls:
+            # Waves sleep until the host has answered.
+            return Record(RUN_SERVE)
+        return Record(RUN_COUNT if find_queue(one) in QUEUES else NOTHING)
+    if control := _CONTROL.get(one.name):
+        return control(one)
+    if memory := MEMORY.get(one.name):
+        return memory(context, one)
+    return encode_operation(context, one)
+
+
+def _encode_end(context: Context, one: Instruction) -> Record:
+    """Return the record of an instruction that ends a block."""
+    if one.name in BRANCHES:
+        return Record(FIRST_END + BRANCHES.index(one.name), x=[0, one.target])
+    if one.name == "S_BRANCH":
+        return Record(_BRANCH, x=[0, one.target])
+    if one.name == "S_BARRIER":
+        return Record(_BARRIER)
+    if one.name == "S_ENDPGM":
+        return Record(_END)
+    kind = {"S_SETPC_B64": 0, "S_SWAPPC_B64": 1, "S_CALL_B64": 2}[one.name]
+    operands = [] if kind == 2 else [context.wide(one, "ssrc0", "u64")]
+    target = one.target if kind == 2 else 0
+    return Record(_JUMP, operands=operands, dst=one["sdst"], x=[kind, target])

@@ -1,92 +1,47 @@
-// Runs waves of a kernel as gfxemu/schedule.py does, in C: the same order, results and faults.
+// Runs waves of a kernel.
 //
 // An instruction is a record that gfxemu/encode.py makes; `handler` says how it runs,
 // and `op` is a function of operations.h, which is generated from the table of operations. Waves at
-// one place run together. Instructions that only touch registers run wave by wave, since no other
+// one place run together; of all places where waves stand, the lowest goes on first: waves that left
+// a loop early wait for the others behind it, and go on with them. Instructions that only touch registers run wave by wave, since no other
 // wave sees them; each access of memory runs for all waves before the next instruction does.
 //
-// It is compiled for waves of 64 lanes (CDNA) and, with -DLANES=32, for those of 32 (RDNA).
+// It is compiled for waves of 64 lanes (CDNA), and for those of 32 (RDNA): -DLANES=64, -DLANES=32.
 
-#include <immintrin.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "engine.h"
 
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef int8_t i8;
-typedef int16_t i16;
-typedef int32_t i32;
-typedef int64_t i64;
-typedef _Float16 f16;
-typedef float f32;
-typedef double f64;
+#include "arithmetic.h"
 
-#ifndef LANES
-#define LANES 64
+#if LANES == 64
+#define RUN qola_run_64
+#else
+#define RUN qola_run_32
 #endif
 enum { VCC = 106, M0 = 124, EXEC = 126 };
 // A mask with all lanes.
 #define ALL (~(u64)0 >> (64 - LANES))
-#define QOLA_CONSTANTS
-#include "operations.h"
-#undef QOLA_CONSTANTS
 #define ALIGNED __attribute__((aligned(64)))
-
-#define BITS(NAME, FROM, TO)                                                                       \
-  static inline TO NAME(FROM value) {                                                              \
-    union {                                                                                        \
-      FROM from;                                                                                   \
-      TO to;                                                                                       \
-    } both = {value};                                                                              \
-    return both.to;                                                                                \
-  }
-BITS(f32_of, u32, f32)
-BITS(of_f32, f32, u32)
-BITS(f64_of, u64, f64)
-BITS(of_f64, f64, u64)
-BITS(f16_of, u16, f16)
-BITS(of_f16, f16, u16)
-
-// ---- Records that Python fills -------------------------------------------------------------------
-
-enum { VECTOR32, SCALAR32, CONSTANT, IS_SCC, IS_VCCZ, IS_EXECZ, VECTOR64, SCALAR64, LANE_MASK };
-
-typedef struct {
-  i64 kind, reg;
-  u64 value, keep, flip;  // keep and flip: the sign
-  i64 shift, bits, sign;  // a part of 32 bits; bits = 0: all
-} Operand;
 
 typedef struct {
   u8 source[LANES];
   u64 valid, enabled, zeros, inactive;  // inactive: whether lanes that are off are read
 } Dpp;
 
-enum { NO_RESULT, WHOLE, PAIR, HALF, PART, ONE };
-
-typedef struct Insn {
-  i64 handler, op, pc, size, stops;     // stops: the block ends after it
-  i64 number, queue;                    // of an access of the LDS, or 0; queue + 1 of any, or 0
-  Operand in[4];
-  i64 dst, result, mask, exec_too;      // result: one of the enum; mask: first scalar of a mask
-  i64 high, keep_other;                 // of HALF; select and unused of PART
-  i64 dpp;                              // index + 1
-  i64 factor, clamp, kind;              // factor: bits of f64; kind: 'h', 'f' or 'd'
-  i64 x[20];
-} Insn;
-
 typedef struct {
   i64 kind, insn, value, size, group, number, lane;
 } Fault;
 
-// Accesses of a wave by queue, as gfxemu/races.py has them: issued, done, done at the last
-// barrier, and the last mark with the granules of marks that nobody else may touch.
+// Accesses of a wave by queue, as gfxemu/races.py has them: issued, done, done and issued at the
+// last barrier, and the last mark with the granules of marks that nobody else may touch.
 typedef struct {
-  i64 issued[2], done[2], synced[2], marked[2], low[2], high[2];
+  i64 issued[2], done[2], synced[2], met[2], marked[2], low[2], high[2];
 } Order;
+
+// Registers that an instruction reads or writes, as gfxemu/check.py has them.
+enum { READS_SCALARS, READS_VECTORS, WRITES_SCALARS, WRITES_VECTORS };
+typedef struct {
+  i64 kind, number, first, count;
+} Use;
 
 // Granules that a load to the LDS wrote.
 typedef struct {
@@ -114,7 +69,7 @@ typedef struct {
   const i64 *places;  // by pc / 4, index of the instruction or -1
   i64 code_size, insn_count;
   const Dpp *dpp;
-  const f32 *formats;  // 2 x 256 values of FP8 and BF8
+  i64 fnuz;  // formats of floats of 8 bits
   u64 lds_start;
   i64 lds_row, lds_bytes;
   u64 scratch_start;
@@ -123,8 +78,8 @@ typedef struct {
   i64 allocations;
   u64 entry;
   i64 start;  // pc of the first instruction: code in front of it has a lower one
-  i64 strict, limit, executed;
-  i64 (*fallback)(i64 insn, i64 count, const i32 *rows);
+  i64 strict, hints, limit, executed;  // strict: the first fault ends it, but hints do not
+  i64 (*serve)(i64 insn);  // printf.py: answer calls of the host
   // gfxemu/waits.py: states of waves by state and block, -1 for those that `pass` computes.
   const i32 *passages;
   i64 states, blocks;
@@ -134,13 +89,23 @@ typedef struct {
   u64 *owners;
   Order *orders;
   i64 granules, shift;
+  // Of a checked launch, else 0: which lanes of registers, scalars, bytes of the LDS and of each
+  // allocation were written, uses by instruction, and marks of reads by wave and granule
+  u64 *known_v;
+  u8 *known_s, *lds_written;
+  const u64 *written;
+  const Use *uses;
+  const i64 *first_uses;
+  u64 *readers;
   // Results
   i64 status, status_insn, fault_count, fault_room;
   Fault *faults;
+  Fault trap;
 } Launch;
 
-enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED, NO_MEMORY };
-enum { UNMAPPED = 1, LDS_RANGE, SCRATCH_RANGE, CROOKED, CROOKED_LDS, LOADED_RANGE, RACE, NOT_LOADED };
+enum { DONE, OUTSIDE, UNSUPPORTED, ENDLESS, AT_BARRIER, STRICT, FAILED, SWIZZLED, NO_MEMORY, TRAPPED };
+enum { UNMAPPED = 1, LDS_RANGE, SCRATCH_RANGE, CROOKED, CROOKED_LDS, LOADED_RANGE, RACE, NOT_LOADED, TRAP,
+       UNKNOWN_REGISTER, UNKNOWN_MEMORY, UNKNOWN_LDS, CROOKED_PLACE, CROOKED_PLACE_LDS };
 
 typedef struct {
   Launch *l;
@@ -148,6 +113,7 @@ typedef struct {
   u16 *seen;
   u64 low, high;  // the allocation that was found last
   int stop;
+  f32 formats[2 * 256];  // values of FP8 and BF8
 } Ctx;
 
 typedef struct {
@@ -165,6 +131,10 @@ static inline void set_pair(Wave *w, i64 reg, u64 value) {
   w->s[reg + 1] = (u32)(value >> 32);
 }
 
+static inline u64 pair_of_lane(const Wave *w, i64 reg, int lane) {
+  return w->v[reg * LANES + lane] | (u64)w->v[(reg + 1) * LANES + lane] << 32;
+}
+
 // A bit for each lane: two scalar registers for 64 lanes, one for 32.
 static inline u64 mask_of(const Wave *w, i64 reg) { return LANES == 64 ? pair_of(w, reg) : w->s[reg]; }
 
@@ -173,25 +143,21 @@ static inline void set_mask(Wave *w, i64 reg, u64 value) {
   else w->s[reg] = (u32)value;
 }
 
+// Lanes of a mask as 0 or all ones, in halves whose shifts have 32 bits.
 static void expand(u64 mask, u32 *out) {
-#ifdef __AVX512F__
-  for (int at = 0; at < LANES; at += 16)
-    _mm512_store_si512(out + at, _mm512_maskz_set1_epi32((__mmask16)(mask >> at), -1));
-#else
-  for (int l = 0; l < LANES; l++) out[l] = -(u32)(mask >> l & 1);
-#endif
+  for (int at = 0; at < LANES; at += 32) {
+    u32 half = (u32)(mask >> at);
+    for (int l = 0; l < 32; l++) out[at + l] = -(half >> l & 1);
+  }
 }
 
 static u64 packed(const u32 *flags) {
   u64 mask = 0;
-#ifdef __AVX512F__
-  for (int at = 0; at < LANES; at += 16) {
-    __m512i part = _mm512_loadu_si512(flags + at);
-    mask |= (u64)_mm512_test_epi32_mask(part, part) << at;
+  for (int at = 0; at < LANES; at += 32) {
+    u32 half = 0;
+    for (int l = 0; l < 32; l++) half |= flags[at + l] ? 1u << l : 0;
+    mask |= (u64)half << at;
   }
-#else
-  for (int l = 0; l < LANES; l++) mask |= (u64)(flags[l] != 0) << l;
-#endif
   return mask;
 }
 
@@ -269,314 +235,6 @@ static inline void put(Wave *w, i64 reg, const u32 *from, u64 exec, const u32 *a
   }
 }
 
-// ---- Arithmetic that operations.h uses -------------------------------------------------------------
-
-static inline f32 fmax_f32(f32 a, f32 b) { return b != b ? a : a > b ? a : b; }
-static inline f32 fmin_f32(f32 a, f32 b) { return b != b ? a : a < b ? a : b; }
-static inline f64 fmax_f64(f64 a, f64 b) { return b != b ? a : a > b ? a : b; }
-static inline f64 fmin_f64(f64 a, f64 b) { return b != b ? a : a < b ? a : b; }
-static inline f32 maximum_f32(f32 a, f32 b) { return a != a ? a : b != b ? b : a > b ? a : b; }
-static inline f32 minimum_f32(f32 a, f32 b) { return a != a ? a : b != b ? b : a < b ? a : b; }
-static inline f64 maximum_f64(f64 a, f64 b) { return a != a ? a : b != b ? b : a > b ? a : b; }
-static inline f64 minimum_f64(f64 a, f64 b) { return a != a ? a : b != b ? b : a < b ? a : b; }
-static inline f16 fmax_f16(f16 a, f16 b) { return (f32)a >= (f32)b || b != b ? a : b; }
-static inline f16 fmin_f16(f16 a, f16 b) { return (f32)a <= (f32)b || b != b ? a : b; }
-static inline f16 maximum_f16(f16 a, f16 b) { return (f32)a >= (f32)b || a != a ? a : b; }
-static inline f16 minimum_f16(f16 a, f16 b) { return (f32)a <= (f32)b || a != a ? a : b; }
-static inline f32 fma_f32(f32 a, f32 b, f32 c) { return __builtin_fmaf(a, b, c); }
-static inline f64 fma_f64(f64 a, f64 b, f64 c) { return __builtin_fma(a, b, c); }
-static inline f16 fma_f16(f16 a, f16 b, f16 c) {
-  // From f64, as an f32 in between would round twice.
-  f64 sum = (f64)(f32)a * (f64)(f32)b + (f64)(f32)c;
-  f32 near = (f32)sum;
-  // Round to odd: what is left behind shows in the lowest bit.
-  u32 bits = of_f32(near);
-  f64 back = (f64)near;
-  int away = (back > sum) == (sum > 0) && back != sum;
-  int inexact = back != sum && sum == sum && bits << 1 != 0xFF000000;
-  bits = away && inexact ? bits - 1 : bits;
-  bits |= (u32)inexact;
-  return (f16)f32_of(bits);
-}
-#define median(a, b, c, min, max) max(min(a, b), min(max(a, b), c))
-static inline u32 min_u32(u32 a, u32 b) { return a < b ? a : b; }
-static inline u32 max_u32(u32 a, u32 b) { return a > b ? a : b; }
-static inline i32 min_i32(i32 a, i32 b) { return a < b ? a : b; }
-static inline i32 max_i32(i32 a, i32 b) { return a > b ? a : b; }
-static inline f32 median_f32(f32 a, f32 b, f32 c) {
-  f32 low = minimum_f32(a, b), high = maximum_f32(a, b);
-  f32 middle = maximum_f32(low, minimum_f32(high, c));
-  return a != a || b != b || c != c ? fmin_f32(fmin_f32(a, b), c) : middle;
-}
-static inline f16 median_f16(f16 a, f16 b, f16 c) {
-  f16 low = minimum_f16(a, b), high = maximum_f16(a, b);
-  f16 middle = maximum_f16(low, minimum_f16(high, c));
-  return a != a || b != b || c != c ? fmin_f16(fmin_f16(a, b), c) : middle;
-}
-static inline u32 bf16_bits(f32 value) {
-  u32 bits = of_f32(value);
-  u32 rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-  return (value != value ? bits >> 16 | 0x40 : rounded) & 0xFFFF;
-}
-static inline f32 from_bf16(u32 bits) { return f32_of(bits << 16); }
-static inline u32 f16_toward_zero(f32 value) {
-  f16 near = (f16)value;
-  f32 back = (f32)near;
-  u32 over = f32_of(of_f32(back) & 0x7FFFFFFF) > f32_of(of_f32(value) & 0x7FFFFFFF);
-  return (u16)(of_f16(near) - over);
-}
-static inline u32 ones32(u32 value) {
-  value = value - (value >> 1 & 0x55555555);
-  value = (value & 0x33333333) + (value >> 2 & 0x33333333);
-  return ((value + (value >> 4)) & 0x0F0F0F0F) * 0x01010101 >> 24;
-}
-static inline u32 first_one(u64 value) { return value ? (u32)__builtin_ctzll(value) : 0xFFFFFFFF; }
-static inline u32 leading(u64 value, int width) {
-  return value ? (u32)(__builtin_clzll(value) - (64 - width)) : 0xFFFFFFFF;
-}
-static inline u64 reversed(u64 value, int width) {
-  u64 result = 0;
-  for (int bit = 0; bit < width; bit++) result |= (value >> bit & 1) << (width - 1 - bit);
-  return result;
-}
-static inline i64 saturated(f64 value, f64 low, f64 high) {
-  value = value != value ? 0 : value;
-  value = value < low ? low : value > high ? high : value;
-  return (i64)value;
-}
-// Bits from an offset on, moved to the upper end and back.
-static inline u64 extract_u(u64 value, u32 offset, u32 width, u32 bits) {
-  u32 distance = 64 - (width < bits ? width : bits);
-  u64 moved = value >> (offset & (bits - 1));
-  return distance == 64 ? 0 : moved << (distance & 63) >> (distance & 63);
-}
-static inline i64 extract_i(i64 value, u32 offset, u32 width, u32 bits) {
-  u32 distance = 64 - (width < bits ? width : bits);
-  i64 moved = value >> (offset & (bits - 1));
-  return distance == 64 ? 0 : (i64)((u64)moved << (distance & 63)) >> (distance & 63);
-}
-static inline u32 perm(u32 high, u32 low, u32 select) {
-  u64 wide = (u64)high << 32 | low;
-  u32 result = 0;
-  for (int place = 0; place < 32; place += 8) {
-    u32 which = select >> place & 0xFF;
-    u64 octet = wide >> (min_u32(which, 7) << 3) & 0xFF;
-    u64 sign = wide >> min_u32((which & 3) * 16 + 15, 63) & 1;
-    octet = which > 7 ? sign * 0xFF : octet;
-    octet = which == 12 ? 0 : which > 12 ? 0xFF : octet;
-    result |= (u32)octet << place;
-  }
-  return result;
-}
-static inline u32 bitop3(u32 a, u32 b, u32 c, u64 table) {
-  u32 result = 0;
-  for (int n = 0; n < 8; n++) {
-    u32 term = (n & 4 ? a : ~a) & (n & 2 ? b : ~b) & (n & 1 ? c : ~c);
-    result |= term & -(u32)(table >> n & 1);
-  }
-  return result;
-}
-// 2 to a power; gfxemu/numbers.py has the same steps.
-static inline f32 power_of_2(f32 value) {
-  f64 x = value, large = 6755399441055744.0;
-  x = x > 200 ? 200 : x;
-  x = x < -200 ? -200 : x;
-  f64 moved = x + large;
-  f64 r = x - (moved - large);
-  f64 p = EXP2_11;
-  p = p * r + EXP2_10;
-  p = p * r + EXP2_9;
-  p = p * r + EXP2_8;
-  p = p * r + EXP2_7;
-  p = p * r + EXP2_6;
-  p = p * r + EXP2_5;
-  p = p * r + EXP2_4;
-  p = p * r + EXP2_3;
-  p = p * r + EXP2_2;
-  p = p * r + EXP2_1;
-  p = p * r + 1.0;
-  return (f32)(p * f64_of((of_f64(moved) + 1023) << 52));
-}
-static inline f32 log_of_2(f32 value) {
-  u64 bits = of_f64((f64)value);
-  u64 up = (bits & 0xFFFFFFFFFFFFF) > 0x6A09E667F3BCC;
-  f64 exponent = (f64)((i64)(bits >> 52) - 1023 + (i64)up);
-  f64 m = f64_of((bits & 0xFFFFFFFFFFFFF) | (1023 - up) << 52);
-  f64 s = (m - 1.0) / (m + 1.0), z = s * s;
-  f64 p = LOG2_19;
-  p = p * z + LOG2_17;
-  p = p * z + LOG2_15;
-  p = p * z + LOG2_13;
-  p = p * z + LOG2_11;
-  p = p * z + LOG2_9;
-  p = p * z + LOG2_7;
-  p = p * z + LOG2_5;
-  p = p * z + LOG2_3;
-  p = p * z + LOG2_1;
-  f32 result = (f32)(p * s + exponent);
-  result = value == 0 ? -__builtin_inff() : result;
-  result = value == __builtin_inff() ? value : result;
-  return value < 0 || value != value ? __builtin_nanf("") : result;
-}
-static inline f32 scaled_f32(f32 value, i32 exponent) {
-  i64 clipped = exponent > 400 ? 400 : exponent < -400 ? -400 : exponent;
-  return (f32)((f64)value * f64_of((u64)(clipped + 1023) << 52));
-}
-static inline f32 root(f32 value) { return __builtin_sqrtf(value); }
-static inline f64 root_f64(f64 value) { return __builtin_sqrt(value); }
-#define CLASS(F, U, MANTISSA, WIDTH)                                                               \
-  static inline int class_##F(F value, u32 wanted) {                                               \
-    U bits = of_##F(value), negative = bits >> (MANTISSA + WIDTH) & 1;                             \
-    U infinite = (U)((1 << WIDTH) - 1) << MANTISSA, least = (U)1 << MANTISSA;                      \
-    U size = bits & (infinite | (least - 1));                                                      \
-    u32 number = size > infinite    ? (u32)(bits >> (MANTISSA - 1) & 1)                            \
-                 : size == infinite ? (negative ? 2 : 9)                                           \
-                 : size >= least    ? (negative ? 3 : 8)                                           \
-                 : size             ? (negative ? 4 : 7)                                           \
-                                    : (negative ? 5 : 6);                                          \
-    return wanted >> number & 1;                                                                   \
-  }
-CLASS(f16, u16, 10, 5)
-CLASS(f32, u32, 23, 8)
-CLASS(f64, u64, 52, 11)
-// Mantissa of 0.5 to 1 and exponent; an infinity or NaN is its own mantissa.
-static inline f64 mantissa_of(f64 value) {
-  int exponent;
-  return __builtin_isfinite(value) ? __builtin_frexp(value, &exponent) : value;
-}
-static inline i32 power_of(f64 value) {
-  int exponent = 0;
-  if (__builtin_isfinite(value)) __builtin_frexp(value, &exponent);
-  return exponent;
-}
-// Of an angle in revolutions, reduced exactly.
-static inline f32 sine(f32 turns) {
-  return (f32)__builtin_sin(((f64)turns - __builtin_rint((f64)turns)) * 6.283185307179586);
-}
-static inline f32 cosine(f32 turns) {
-  return (f32)__builtin_cos(((f64)turns - __builtin_rint((f64)turns)) * 6.283185307179586);
-}
-// Floats of 8 bits: E4M3 with 3 bits of mantissa, E5M2 with 2. FNUZ has exponents lower by one, no
-// infinity, and a single NaN: the bits of a negative zero. OCP's E4M3 has no infinity either.
-// Values that are too large become infinity, or NaN in formats without infinity.
-static inline f64 power_of_bias(u32 mantissa, u64 fnuz) {
-  u64 bias = (1u << (6 - mantissa)) - 1 + fnuz;
-  return f64_of((1023 + 127 - bias) << 52);
-}
-static inline f32 from_float8(u32 code, u32 mantissa, u64 fnuz) {
-  u32 size = code & 0x7F, infinite = mantissa == 2 ? 0x7C : 0x7F;
-  f32 value = f32_of(size << (23 - mantissa)) * (f32)power_of_bias(mantissa, fnuz);
-  int special = fnuz ? code == 0x80 : size >= infinite;
-  value = special ? (!fnuz && size == 0x7C ? __builtin_inff() : __builtin_nanf("")) : value;
-  return code & 0x80 ? -value : value;
-}
-static inline u32 to_float8(f32 value, u32 mantissa, u64 fnuz) {
-  u32 sign = of_f32(value) >> 24 & 0x80, last = fnuz ? 0x7F : mantissa == 2 ? 0x7B : 0x7E;
-  // The exponent of an f64 becomes that of the code, whose lowest bit is at a distance.
-  f64 size = (f64)f32_of(of_f32(value) & 0x7FFFFFFF) * 0x1p-896 / power_of_bias(mantissa, fnuz);
-  u32 distance = 52 - mantissa;
-  u64 bits = of_f64(size);
-  u64 code = (bits + ((u64)1 << (distance - 1)) - 1 + (bits >> distance & 1)) >> distance;
-  if (value != value) return fnuz ? 0x80 : 0x7F;
-  if (code > last) return fnuz ? 0x80 : (last + 1) | sign;
-  return code || !fnuz ? (u32)code | sign : 0;
-}
-static inline f32 fract_f32(f32 value) {
-  f32 rest = value - __builtin_floorf(value);
-  return rest >= 1 ? 0x1.fffffep-1f : rest;
-}
-static inline f64 fract_f64(f64 value) {
-  f64 rest = value - __builtin_floor(value);
-  return rest >= 1 ? 0x1.fffffffffffffp-1 : rest;
-}
-static inline f16 fract_f16(f16 value) {
-  f16 rest = (f16)((f32)value - __builtin_floorf((f32)value));
-  return (f32)rest >= 1 ? (f16)0x1.ffcp-1f : rest;
-}
-// A fused multiply-add times a power of two, rounded once.
-static inline f32 scaled_fma_f32(f32 a, f32 b, f32 c, f32 factor) {
-  f64 product = (f64)a * b, total = product + c, back = total - product;
-  f64 rest = (product - (total - back)) + (c - back);
-  // Round to odd: what is left behind shows in the lowest bit.
-  u64 bits = of_f64(total), inexact = rest != 0 && (bits & 0x7FF0000000000000) != 0x7FF0000000000000;
-  bits -= inexact & ((bits ^ of_f64(rest)) >> 63);
-  return (f32)(f64_of(bits | inexact) * (f64)factor);
-}
-static inline f64 scaled_fma_f64(f64 a, f64 b, f64 c, f64 factor) {
-  f64 sum = fma_f64(a, b, c), result = sum * factor, size = __builtin_fabs(sum);
-  // Out of the range before the factor: it scales the operand that stays in the range.
-  if (factor > 1 ? size < 0x1p-1022 : size == __builtin_inf()) {
-    int first = (__builtin_fabs(a) < __builtin_fabs(b)) == (factor > 1);
-    return fma_f64(first ? a * factor : a, first ? b : b * factor, c * factor);
-  }
-  // A denormal is rounded a second time, which is wrong if the sum is in the middle of two.
-  f64 beyond = sum - result / factor;
-  if (factor > 1 || __builtin_fabs(beyond) != 0x1p-1074 / factor * 0.5) return result;
-  f64 high = a * b, low = fma_f64(a, b, -high), total = high + c, back = total - high;
-  f64 error = ((total - sum) + ((high - (total - back)) + (c - back))) + low;
-  if (error == 0 || (error > 0) != (beyond > 0)) return result;
-  return result + (beyond > 0 ? 0x1p-1074 : -0x1p-1074);
-}
-static inline i32 exponent_of_f32(f32 value) {
-  u32 bits = of_f32(value) & 0x7FFFFFFF;
-  return bits >> 23 ? (i32)(bits >> 23) : 9 - (i32)__builtin_clz(bits | 1);
-}
-static inline i32 exponent_of_f64(f64 value) {
-  u64 bits = of_f64(value) & 0x7FFFFFFFFFFFFFFF;
-  return bits >> 52 ? (i32)(bits >> 52) : 12 - (i32)__builtin_clzll(bits | 1);
-}
-// The three steps of a division; gfxemu/vector.py explains them.
-#define DIVISION(F, U, SIGN, SHIFT, WIDTH, LEAST, UP, DOWN, WIDE, FAR, DEEP)                        \
-  static inline i32 exponent_##F(F value) {                                                        \
-    return (i32)(of_##F(value) >> SHIFT & ((1 << WIDTH) - 1));                                     \
-  }                                                                                                \
-  static inline int tiny_##F(F value) { return (of_##F(value) & ~SIGN) < LEAST; }                  \
-  static inline F div_scale_##F(F value, F denominator, F numerator, u32 *flag) {                  \
-    F larger = (F)((WIDE)value * (WIDE)UP), smaller = (F)((WIDE)value * (WIDE)DOWN);               \
-    int tiny_inverse = exponent_##F(denominator) >= (1 << WIDTH) - 3;                              \
-    int tiny_quotient = tiny_##F(numerator / denominator);                                         \
-    int is_denominator = value == denominator;                                                     \
-    *flag = 0;                                                                                     \
-    if (denominator == 0 || numerator == 0) return (F)__builtin_nan("");                           \
-    if (exponent_##F(numerator) - exponent_##F(denominator) >= FAR)                                \
-      return *flag = 1, is_denominator ? larger : value;                                           \
-    if (tiny_##F(denominator)) return larger;                                                      \
-    if (tiny_inverse && tiny_quotient) return *flag = 1, is_denominator ? smaller : value;         \
-    if (tiny_inverse) return smaller;                                                              \
-    if (tiny_quotient) return *flag = 1, value == numerator ? larger : value;                      \
-    return exponent_##F(numerator) <= DEEP ? larger : value;                                       \
-  }                                                                                                \
-  static inline F div_fmas_##F(F a, F b, F c, u32 scaled) {                                        \
-    F factor = exponent_##F(c) > (1 << (WIDTH - 1)) - 1 ? (F)UP : (F)DOWN;                         \
-    return scaled ? scaled_fma_##F(a, b, c, factor) : fma_##F(a, b, c);                            \
-  }                                                                                                \
-  static inline F div_fixup_##F(F quotient, F denominator, F numerator) {                          \
-    U negative = (of_##F(denominator) ^ of_##F(numerator)) & SIGN;                                 \
-    U infinite = (U)((1 << WIDTH) - 1) << SHIFT;                                                   \
-    U d = of_##F(denominator) & ~SIGN, n = of_##F(numerator) & ~SIGN;                              \
-    i32 difference = exponent_of_##F(numerator) - exponent_of_##F(denominator);                    \
-    i32 largest = 1 << (WIDTH - 1);                                                                \
-    U size = of_##F(quotient) & ~SIGN;                                                             \
-    size = difference > largest ? infinite : difference < 1 - largest - SHIFT ? 0 : size;          \
-    int special = d >= infinite || n >= infinite || !d || !n;                                      \
-    return special ? numerator / denominator : F##_of(size | negative);                            \
-  }
-DIVISION(f32, u32, 0x80000000u, 23, 8, 0x00800000u, 0x1p64, 0x1p-64, f64, 96, 23)
-DIVISION(f64, u64, 0x8000000000000000ull, 52, 11, 0x0010000000000000ull, 0x1p128, 0x1p-128, f64, 768, 53)
-
-static inline f16 div_fixup_f16(f16 quotient, f16 denominator, f16 numerator) {
-  u32 negative = (of_f16(denominator) ^ of_f16(numerator)) & 0x8000;
-  u32 d = of_f16(denominator) & 0x7FFF, n = of_f16(numerator) & 0x7FFF;
-  int special = d >= 0x7C00 || n >= 0x7C00 || !d || !n;
-  f16 plain = f16_of((u16)((of_f16(quotient) & 0x7FFF) | negative));
-  return special ? (f16)((f32)numerator / (f32)denominator) : plain;
-}
-
-typedef void VectorOp(const void *const *p, void *out, u32 *flags, const Insn *insn);
-typedef u64 ScalarOp(u64 a, u64 b, u64 c, u32 *scc, u64 *exec);
-
-#include "operations.h"
-
 // ---- Vector instructions ----------------------------------------------------------------------------
 
 static void modify(const Insn *i, void *out) {
@@ -623,7 +281,7 @@ static void run_vector(Ctx *c, const Insn *i, Wave *w) {
     expand(exec, own);
     active = own;
   }
-  vector_ops[i->op](p, out, flags, i);
+  qola_vector_ops[i->op](p, out, flags, i, LANES);
   if (i->kind) modify(i, out);
   u32 *value = (u32 *)out, *to = w->v + i->dst * LANES;
   switch (i->result) {
@@ -678,7 +336,7 @@ static void run_dual(Ctx *c, const Insn *i, Wave *w) {
     const Insn *part = parts + which;
     const void *p[4] = {0, 0, 0, 0};
     for (int n = 0; n < part->x[0]; n++) p[n] = fetch(w, &part->in[n], 0, room[n]);
-    vector_ops[part->op](p, out[which], 0, part);
+    qola_vector_ops[part->op](p, out[which], 0, part, LANES);
   }
   for (int which = 0; which < 2; which++) put(w, parts[which].dst, out[which], w->exec, w->active);
 }
@@ -688,7 +346,7 @@ static void run_scalar(const Insn *i, Wave *w) {
   u32 scc = w->scc;
   u64 in[3];
   for (int n = 0; n < 3; n++) in[n] = scalar_value(w, &i->in[n]);
-  u64 value = scalar_ops[i->op](in[0], in[1], in[2], &scc, &exec);
+  u64 value = qola_scalar_ops[i->op](in[0], in[1], in[2], &scc, &exec);
   // In the order of the outputs: the register, EXEC, SCC.
   if (i->result == PAIR) set_pair(w, i->dst, value);
   if (i->result == WHOLE) w->s[i->dst] = (u32)value;
@@ -719,7 +377,7 @@ static void run_packed(const Insn *i, Wave *w) {
       }
       p[n] = fetch(w, &o, 0, room[n]);
     }
-    vector_ops[i->op](p, out, flags, i);
+    qola_vector_ops[i->op](p, out, flags, i, LANES);
     if (i->kind) modify(i, out);
     memcpy(result[half], out, sizeof flags);
   }
@@ -854,23 +512,19 @@ static void run_exchange(const Insn *i, Wave *w) {
 
 // ---- Matrices ----------------------------------------------------------------------------------------
 
-#ifdef __AVX512F__
-typedef __m512 Floats;
+// Vectors of the compiler, which splits them where the processor has smaller ones.
 enum { WIDTH = 16 };
-#define F_LOAD _mm512_loadu_ps
-#define F_STORE _mm512_storeu_ps
-#define F_SET _mm512_set1_ps
-#define F_FMA _mm512_fmadd_ps
-#define F_ADD _mm512_add_ps
-#else
-typedef __m256 Floats;
-enum { WIDTH = 8 };
-#define F_LOAD _mm256_loadu_ps
-#define F_STORE _mm256_storeu_ps
-#define F_SET _mm256_set1_ps
-#define F_FMA _mm256_fmadd_ps
-#define F_ADD _mm256_add_ps
-#endif
+typedef f32 Floats __attribute__((vector_size(4 * WIDTH)));
+
+static inline Floats load_floats(const f32 *from) {
+  Floats value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+static inline Floats fused(f32 a, Floats b, Floats c) {
+  for (int n = 0; n < WIDTH; n++) c[n] = __builtin_fmaf(a, b[n], c[n]);
+  return c;
+}
 
 enum { OF_F32, OF_F16, OF_BF16, OF_FP8, OF_BF8 };
 
@@ -910,25 +564,25 @@ static inline __attribute__((always_inline)) void multiply(const f32 *a, const f
     // From +0: a sum of zeros is +0, whatever their signs.
     Floats total[4][MOST];
     for (int i = 0; i < 4; i++)
-      for (int n = 0; n < vectors; n++) total[i][n] = F_SET(0);
+      for (int n = 0; n < vectors; n++) total[i][n] = (Floats){0};
     for (int k = 0; k < depth; k += step) {
       Floats sum[4][MOST];
       for (int i = 0; i < 4; i++)
-        for (int n = 0; n < vectors; n++) sum[i][n] = F_SET(0);
+        for (int n = 0; n < vectors; n++) sum[i][n] = (Floats){0};
       for (int j = k; j < k + step; j++)
         for (int i = 0; i < 4; i++)
           for (int n = 0; n < vectors; n++)
-            sum[i][n] = F_FMA(F_SET(a[j * rows + row + i]), F_LOAD(b + j * rows + n * WIDTH), sum[i][n]);
+            sum[i][n] = fused(a[j * rows + row + i], load_floats(b + j * rows + n * WIDTH), sum[i][n]);
       for (int i = 0; i < 4; i++)
-        for (int n = 0; n < vectors; n++) total[i][n] = F_ADD(total[i][n], sum[i][n]);
+        for (int n = 0; n < vectors; n++) total[i][n] += sum[i][n];
     }
     for (int i = 0; i < 4; i++) {
       int above = (row + i) / height, group = above % groups;
       int reg = above / groups * height + (row + i) % height;
       for (int n = 0; n < vectors; n++) {
         int at = reg * LANES + group * rows + n * WIDTH;
-        Floats old = c ? F_LOAD(c + at) : F_SET(constant);
-        F_STORE((f32 *)v + dst * LANES + at, F_ADD(total[i][n], old));
+        Floats result = total[i][n] + (c ? load_floats(c + at) : (Floats){0} + constant);
+        memcpy(v + dst * LANES + at, &result, sizeof result);
       }
     }
   }
@@ -939,7 +593,7 @@ static void run_matrix(Ctx *ctx, const Insn *i, Wave *w) {
   f32 a[2048] ALIGNED, b[2048] ALIGNED, old[1024] ALIGNED;
   const i64 *x = i->x;
   const u32 *va = w->v + x[0] * LANES, *vb = w->v + x[1] * LANES;
-  const f32 *c = x[2] < 0 ? 0 : (const f32 *)w->v + x[2] * LANES, *formats = ctx->l->formats;
+  const f32 *c = x[2] < 0 ? 0 : (const f32 *)w->v + x[2] * LANES, *formats = ctx->formats;
   f32 constant = f32_of((u32)x[7]);
   if (c && x[2] != i->dst) {
     memcpy(old, c, sizeof(f32) * (size_t)(x[5] * x[5]));
@@ -989,9 +643,9 @@ static void unpack_integers(const u32 *v, int bits, int sign, int rows, int grou
 
 // x as of run_matrix, but 3 bits of an element, 4 whether A and B have a sign
 static void run_integers(const Insn *i, Wave *w) {
-  enum { MOST = 16 * 32 };
+  enum { MOST = 32 * 32 };
   const i64 *x = i->x;
-  i32 a[MOST] ALIGNED, b[MOST] ALIGNED, old[16 * 16] ALIGNED;
+  i32 a[MOST] ALIGNED, b[MOST] ALIGNED, old[MOST] ALIGNED;
   int bits = (int)x[3], rows = (int)x[5], depth = (int)x[6], height = (int)x[8], groups = LANES / rows;
   unpack_integers(w->v + x[0] * LANES, bits, x[4] & 1, rows, (int)x[9], depth, a);
   unpack_integers(w->v + x[1] * LANES, bits, x[4] >> 1 & 1, rows, (int)x[9], depth, b);
@@ -1009,7 +663,43 @@ static void run_integers(const Insn *i, Wave *w) {
   }
 }
 
+// V_MFMA_F64_16X16X4_F64: x: a, b, c register or -1, 7 bits of a constant. Rows of a result that
+// follow each other are in the four groups of lanes.
+static void run_doubles(const Insn *i, Wave *w) {
+#if LANES == 64
+  enum { ROWS = 16, DEPTH = 4 };
+  const i64 *x = i->x;
+  f64 a[LANES], b[LANES], result[4][LANES];
+  for (int l = 0; l < LANES; l++) {
+    a[l] = f64_of(pair_of_lane(w, x[0], l));
+    b[l] = f64_of(pair_of_lane(w, x[1], l));
+  }
+  for (int r = 0; r < 4; r++)
+    for (int l = 0; l < LANES; l++) {
+      f64 total = x[2] < 0 ? f64_of((u64)x[7]) : f64_of(pair_of_lane(w, x[2] + 2 * r, l));
+      for (int k = 0; k < DEPTH; k++)
+        total = fma_f64(a[k * ROWS + 4 * r + l / ROWS], b[k * ROWS + l % ROWS], total);
+      result[r][l] = total;
+    }
+  for (int r = 0; r < 4; r++)
+    for (int l = 0; l < LANES; l++) {
+      u64 bits = of_f64(result[r][l]);
+      w->v[(i->dst + 2 * r) * LANES + l] = (u32)bits;
+      w->v[(i->dst + 2 * r + 1) * LANES + l] = (u32)(bits >> 32);
+    }
+#else
+  (void)i, (void)w, (void)pair_of_lane;
+#endif
+}
+
+enum { BUFFER, GLOBAL, GLOBAL_SCALAR, FLAT, SCRATCH, LOCAL };
+
 // ---- Memory -------------------------------------------------------------------------------------------
+
+// Whether a fault has no effect on most GPUs' results, as Fault.is_hint of gfxemu/faults.py.
+static int is_hint(i64 kind) {
+  return kind == UNKNOWN_REGISTER || kind == CROOKED_PLACE || kind == CROOKED_PLACE_LDS;
+}
 
 static void report(Ctx *c, const Insn *i, i64 kind, u64 value, i64 size, const Wave *w, int lane) {
   Launch *l = c->l;
@@ -1020,27 +710,98 @@ static void report(Ctx *c, const Insn *i, i64 kind, u64 value, i64 size, const W
     Fault fault = {kind, index, (i64)value, size, w->group, w->number, lane};
     l->faults[l->fault_count++] = fault;
   }
-  if (l->strict) {
+  if (l->strict && !(l->hints && is_hint(kind))) {
     l->status = STRICT;
     c->stop = 1;
   }
 }
 
-static int mapped(Ctx *c, u64 address, u64 size) {
-  if (address >= c->low && address < c->high && c->high - address >= size) return 1;
-  const Launch *l = c->l;
+// The number of the allocation that begins at an address or before it; -1 for none.
+static i64 allocation_of(const Launch *l, u64 address) {
   i64 below = 0, above = l->allocations;
   while (below < above) {
     i64 middle = (below + above) / 2;
     if (l->starts[middle] <= address) below = middle + 1;
     else above = middle;
   }
-  if (!below) return 0;
-  u64 start = l->starts[below - 1], end = l->ends[below - 1];
+  return below - 1;
+}
+
+static int mapped(Ctx *c, u64 address, u64 size) {
+  if (address >= c->low && address < c->high && c->high - address >= size) return 1;
+  const Launch *l = c->l;
+  i64 number = allocation_of(l, address);
+  if (number < 0) return 0;
+  u64 start = l->starts[number], end = l->ends[number];
   if (address > end || end - address < size) return 0;
   c->low = start;
   c->high = end;
   return 1;
+}
+
+// ---- Checks of a checked launch -------------------------------------------------------------------------
+
+static void check_registers(Ctx *c, const Insn *i, const Wave *w) {
+  const Launch *l = c->l;
+  i64 index = i - l->insns, row = w - c->waves;
+  const Use *end = l->uses + l->first_uses[index + 1];
+  for (const Use *use = l->uses + l->first_uses[index]; use < end && !c->stop; use++) {
+    if (use->kind == READS_SCALARS && memchr(l->known_s + row * 128 + use->first, 0, (size_t)use->count))
+      report(c, i, UNKNOWN_REGISTER, (u64)use->number, 0, w, -1);
+    if (use->kind != READS_VECTORS) continue;
+    u64 missing = 0;
+    for (i64 k = 0; k < use->count; k++) missing |= ~l->known_v[row * l->registers + use->first + k];
+    if (missing &= w->exec)
+      report(c, i, UNKNOWN_REGISTER, (u64)use->number, 0, w, __builtin_ctzll(missing));
+  }
+}
+
+static void mark_registers(Ctx *c, const Insn *i, const Wave *w, u64 lanes) {
+  const Launch *l = c->l;
+  i64 index = i - l->insns, row = w - c->waves;
+  const Use *end = l->uses + l->first_uses[index + 1];
+  for (const Use *use = l->uses + l->first_uses[index]; use < end; use++) {
+    if (use->kind == WRITES_SCALARS) memset(l->known_s + row * 128 + use->first, 1, (size_t)use->count);
+    if (use->kind != WRITES_VECTORS) continue;
+    for (i64 k = 0; k < use->count; k++) l->known_v[row * l->registers + use->first + k] |= lanes;
+  }
+}
+
+// The bytes that say which bytes from an address on were written, or 0 if nobody follows them.
+static u8 *written_at(const Launch *l, u64 address) {
+  if (address - l->lds_start < (u64)(l->groups * l->lds_row))
+    return l->lds_written + (address - l->lds_start);
+  i64 number = allocation_of(l, address);
+  if (number < 0 || !l->written[number]) return 0;
+  return (u8 *)l->written[number] + (address - l->starts[number]);
+}
+
+// Report misaligned addresses and reads of bytes that nothing wrote, and record writes.
+static void check_access(Ctx *c, const Insn *i, const Wave *w, const u64 *address, u64 used, i64 size,
+                         int reads, int writes) {
+  const Launch *l = c->l;
+  if (!l->uses) return;
+  u64 crooked = 0, missing = 0, align = size < 4 ? (u64)size : 4;
+  int local = i->x[0] == LOCAL;
+  for (u64 rest = used; rest; rest &= rest - 1) {
+    int n = __builtin_ctzll(rest);
+    if (address[n] & (align - 1)) crooked |= (u64)1 << n;
+    u8 *written = written_at(l, address[n]);
+    if (reads && written && memchr(written, 0, (size_t)size)) missing |= (u64)1 << n;
+  }
+  if (crooked) {
+    int lane = __builtin_ctzll(crooked);
+    u64 place = address[lane] - (local ? w->lds : 0);
+    report(c, i, local ? CROOKED_PLACE_LDS : CROOKED_PLACE, place, size, w, lane);
+  }
+  if (missing) {
+    int lane = __builtin_ctzll(missing), in_lds = address[lane] - l->lds_start < (u64)(l->groups * l->lds_row);
+    report(c, i, in_lds ? UNKNOWN_LDS : UNKNOWN_MEMORY, address[lane] - (in_lds ? w->lds : 0), size, w, lane);
+  }
+  for (u64 rest = writes ? used : 0; rest; rest &= rest - 1) {
+    u8 *written = written_at(l, address[__builtin_ctzll(rest)]);
+    if (written) memset(written, 1, (size_t)size);
+  }
 }
 
 // Lanes of `active` whose addresses may be used.
@@ -1057,8 +818,6 @@ static u64 usable(Ctx *c, const Insn *i, const Wave *w, const u64 *address, u64 
   }
   return good;
 }
-
-enum { BUFFER, GLOBAL, GLOBAL_SCALAR, FLAT, SCRATCH, LOCAL };
 
 // How an access finds its addresses; x of an instruction begins with it.
 typedef struct {
@@ -1177,19 +936,25 @@ static inline u32 load_u32(u64 address) {
 }
 static inline void store_u32(u64 address, u32 value) { memcpy((void *)address, &value, 4); }
 
+typedef u32 Four __attribute__((vector_size(16)));
+
 // Words of the usable lanes, to word[count][LANES]; 0 for others.
 static void read_words(const u64 *address, u64 used, int count, u32 *word) {
   if (used != ALL) memset(word, 0, 4 * LANES * (size_t)count);
   if (used == ALL) {
     if (count == 4) {
       for (int l = 0; l < LANES; l += 4) {
-        __m128 a = _mm_loadu_ps((const f32 *)address[l]), b = _mm_loadu_ps((const f32 *)address[l + 1]);
-        __m128 e = _mm_loadu_ps((const f32 *)address[l + 2]), f = _mm_loadu_ps((const f32 *)address[l + 3]);
-        _MM_TRANSPOSE4_PS(a, b, e, f);
-        _mm_storeu_ps((f32 *)word + l, a);
-        _mm_storeu_ps((f32 *)word + LANES + l, b);
-        _mm_storeu_ps((f32 *)word + 2 * LANES + l, e);
-        _mm_storeu_ps((f32 *)word + 3 * LANES + l, f);
+        Four of[4], low[2], high[2];
+        for (int n = 0; n < 4; n++) memcpy(of + n, (const void *)address[l + n], 16);
+        for (int n = 0; n < 2; n++) {
+          low[n] = __builtin_shufflevector(of[2 * n], of[2 * n + 1], 0, 4, 1, 5);
+          high[n] = __builtin_shufflevector(of[2 * n], of[2 * n + 1], 2, 6, 3, 7);
+        }
+        of[0] = __builtin_shufflevector(low[0], low[1], 0, 1, 4, 5);
+        of[1] = __builtin_shufflevector(low[0], low[1], 2, 3, 6, 7);
+        of[2] = __builtin_shufflevector(high[0], high[1], 0, 1, 4, 5);
+        of[3] = __builtin_shufflevector(high[0], high[1], 2, 3, 6, 7);
+        for (int n = 0; n < 4; n++) memcpy(word + n * LANES + l, of + n, 16);
       }
       return;
     }
@@ -1347,6 +1112,7 @@ static void pass_barrier(const Launch *l, Wave *w) {
   Order *o = w->order;
   if (!o) return;
   memcpy(o->synced, o->done, sizeof o->synced);
+  memcpy(o->met, o->issued, sizeof o->met);
   if (o->marked[VM] <= o->synced[VM]) return;
   o->low[VM] = l->granules, o->high[VM] = 0;
   for (int n = 0; n < SPANS; n++) {
@@ -1375,8 +1141,40 @@ static u64 changing(const u64 *address, u64 used, i64 size, const u32 *word) {
   return packed(differs) & used;
 }
 
+// Mark granules that a wave of a checked launch reads.
+static void mark_reads(Ctx *c, const Insn *i, const Wave *w, const u64 *address, u64 used, i64 size) {
+  const Launch *l = c->l;
+  u64 *reader = l->readers + (w->group * l->group_waves + w->number) * l->granules;
+  u64 mark = (u64)(2 * w->number + LDS) << 48 | (u64)i->number << 32 | (u32)(w->order->issued[LDS] + 1);
+  for (u64 rest = used; rest; rest &= rest - 1) {
+    u64 place = address[__builtin_ctzll(rest)] - w->lds;
+    if (place & (((u64)1 << l->shift) - 1)) continue;
+    for (i64 k = 0; k < size >> l->shift; k++) reader[(i64)(place >> l->shift) + k] = mark;
+  }
+}
+
+// Report a write of bytes that another wave read since the last barrier, in a checked launch.
+static void check_readers(Ctx *c, const Insn *i, const Wave *w, const u64 *address, u64 used, i64 size) {
+  const Launch *l = c->l;
+  for (i64 other = 0; other < l->group_waves; other++) {
+    i64 wave = w->group * l->group_waves + other;
+    const u64 *reader = l->readers + wave * l->granules;
+    if (other == w->number) continue;
+    for (u64 rest = used; rest; rest &= rest - 1) {
+      int lane = __builtin_ctzll(rest);
+      u64 place = address[lane] - w->lds;
+      if (place & (((u64)1 << l->shift) - 1)) continue;
+      for (i64 k = (i64)(place >> l->shift); k < (i64)(place >> l->shift) + (size >> l->shift); k++)
+        if ((u32)reader[k] > (u32)l->orders[wave].met[LDS])
+          report(c, i, RACE, (u64)k << l->shift, (i64)(reader[k] >> 32), w, lane);
+    }
+  }
+}
+
 static void order_read(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size) {
-  if (w->order && i->number) check_order(c, i, w, address, used, size, 0);
+  if (!w->order || !i->number) return;
+  check_order(c, i, w, address, used, size, 0);
+  if (c->l->uses) mark_reads(c, i, w, address, used, size);
 }
 
 static void order_write(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size,
@@ -1384,6 +1182,7 @@ static void order_write(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 
   if (!w->order || !i->number) return;
   u64 changed = changing(address, used, size, word);
   check_order(c, i, w, address, changed, size, 0);
+  if (c->l->uses) check_readers(c, i, w, address, changed, size);
   mark_writes(c, i, w, address, changed, size, LDS);
 }
 
@@ -1393,7 +1192,7 @@ enum { LOAD, STORE, LOAD_SMALL, STORE_SMALL, TO_LDS };
 static void run_memory(Ctx *c, const Insn *i, const Part *part) {
   const Access *x = (const Access *)i->x;
   i64 what = i->x[7], data = i->x[8], size = i->x[9];
-  int words = (int)x->words, kind = WHOLE_BUFFER;
+  int words = (int)x->words, kind = WHOLE_BUFFER, writes = what == STORE || what == STORE_SMALL;
   u32 word[16 * LANES] ALIGNED;
   u64 address[LANES] ALIGNED;
   if (x->space == BUFFER) kind = buffer_kind(c, i, part, x);
@@ -1423,16 +1222,18 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
           moved[l] = address[l] + 4 * (u64)k;
         }
         u64 good = usable(c, i, w, moved, size < 4 ? (u64)size : 4, inside & w->exec);
+        check_access(c, i, w, moved, good, size < 4 ? size : 4, !writes, writes);
         if (what == LOAD || what == TO_LDS) read_words(moved, good, 1, word + k * LANES);
         if (what == STORE) write_words(moved, good, 1, word + k * LANES);
         used = good;
       }
     } else {
       if (in_map(x)) used = usable(c, i, w, address, (u64)size, used);
+      check_access(c, i, w, address, used, size, !writes, writes);
       if (x->space == LOCAL) {
         if (what == STORE_SMALL)
           for (int l = 0; l < LANES; l++) word[l] = w->v[data * LANES + l] >> (i->x[12] ? 16 : 0);
-        if (what == STORE || what == STORE_SMALL) order_write(c, i, w, address, used, size, word);
+        if (writes) order_write(c, i, w, address, used, size, word);
         else order_read(c, i, w, address, used, size);
       }
       if (what == LOAD || what == TO_LDS) read_words(address, used, words, word);
@@ -1470,10 +1271,14 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
       if (bad) report(c, i, LOADED_RANGE, 0, size, w, __builtin_ctzll(bad));
       if (w->order && i->number) {
         // A load is outstanding even if it changes nothing.
-        check_order(c, i, w, address, changing(address, w->exec & ~bad, size, word), size, 1);
+        u64 changed = changing(address, w->exec & ~bad, size, word);
+        check_order(c, i, w, address, changed, size, 1);
+        if (c->l->uses) check_readers(c, i, w, address, changed, size);
         mark_writes(c, i, w, address, w->exec & ~bad, size, VM);
       }
       write_words(address, w->exec & ~bad, words, word);
+      for (u64 rest = c->l->uses ? w->exec & ~bad : 0; rest; rest &= rest - 1)
+        memset(written_at(c->l, address[__builtin_ctzll(rest)]), 1, (size_t)size);
     }
   }
 }
@@ -1490,6 +1295,7 @@ static void run_two(Ctx *c, const Insn *i, const Part *part) {
     Wave *w = &c->waves[part->rows[n]];
     const u32 *from = w->v + i->x[8] * LANES;
     u64 used = reach(c, i, w, &first, size, address);
+    check_access(c, i, w, address, used, (i64)size, i->x[7] != 0, !i->x[7]);
     if (i->x[7]) {
       order_read(c, i, w, address, used, (i64)size);
     } else {
@@ -1503,11 +1309,13 @@ static void run_two(Ctx *c, const Insn *i, const Part *part) {
       u64 used = reach(c, i, w, &first, size, address);
       read_words(address, used, words, word);
       used = reach(c, i, w, &second, size, address);
+      check_access(c, i, w, address, used, (i64)size, 1, 0);
       order_read(c, i, w, address, used, (i64)size);
       read_words(address, used, words, word + words * LANES);
       for (int k = 0; k < 2 * words; k++) put(w, i->x[8] + k, word + k * LANES, w->exec, w->active);
     } else {
       u64 used = reach(c, i, w, &second, size, address);
+      check_access(c, i, w, address, used, (i64)size, 0, 1);
       order_write(c, i, w, address, used, (i64)size, w->v + i->x[9] * LANES);
       write_words(address, used, words, w->v + i->x[9] * LANES);
     }
@@ -1524,6 +1332,7 @@ static void run_transposed(Ctx *c, const Insn *i, const Part *part) {
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
     u64 used = reach(c, i, w, x, 8, address);
+    check_access(c, i, w, address, used, 8, 1, 0);
     order_read(c, i, w, address, used, 8);
     read_words(address, used, 2, word);
     for (int l = 0; l < LANES; l++) {
@@ -1562,6 +1371,8 @@ static void run_scalar_memory(Ctx *c, const Insn *i, const Part *part) {
       int inside = !x[3] || distance + 4 * k + (small ? small - 1 : 0) < records;
       int good = inside && mapped(c, at, (u64)size);
       if (inside && !good) report(c, i, UNMAPPED, at, size, w, -1);
+      u8 *written = good && c->l->uses ? written_at(c->l, at) : 0;
+      if (written && memchr(written, 0, (size_t)size)) report(c, i, UNKNOWN_MEMORY, at, size, w, -1);
       if (good) memcpy(value + k, (const void *)at, (size_t)size);
     }
     if (x[7]) value[0] = small == 2 ? (u32)(i16)value[0] : (u32)(i8)value[0];
@@ -1634,6 +1445,7 @@ static u64 reach_atomic(Ctx *c, const Insn *i, Wave *w, int kind, u64 *address) 
     used = reach(c, i, w, x, size, address);
   }
   if (in_map(x)) used = usable(c, i, w, address, size, used);
+  check_access(c, i, w, address, used, (i64)size, 1, 1);
   if (x->space == LOCAL) order_read(c, i, w, address, used, (i64)size);
   return used;
 }
@@ -1687,10 +1499,11 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
 
 enum {
   NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE, RUN_SWAP,
-  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE, RUN_INTEGERS, RUN_COUNT,
-  RUN_GETPC, RUN_WAIT,
+  RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE, RUN_INTEGERS,
+  RUN_DOUBLES, RUN_COUNT, RUN_GETPC, RUN_WAIT,
   LAST_LOCAL = RUN_WAIT,
-  RUN_MEMORY, RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED,
+  RUN_MEMORY, RUN_TWO, RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_SERVE, RUN_TRAP,
+  RUN_REFUSED,
   FIRST_END = 32,
   BRANCH_SCC0 = FIRST_END, BRANCH_SCC1, BRANCH_VCCZ, BRANCH_VCCNZ, BRANCH_EXECZ, BRANCH_EXECNZ, BRANCH,
   BARRIER, END, JUMP
@@ -1713,30 +1526,37 @@ static void run_local(Ctx *c, const Insn *i, Wave *w) {
     case RUN_ROW: run_row(i, w); break;
     case RUN_EXCHANGE: run_exchange(i, w); break;
     case RUN_INTEGERS: run_integers(i, w); break;
+    case RUN_DOUBLES: run_doubles(i, w); break;
     case RUN_COUNT: issue(w, (int)i->queue - 1); break;
-    case RUN_GETPC: set_pair(w, i->dst, c->l->entry + (u64)i->x[0]); break;
+    case RUN_GETPC:
+      set_pair(w, i->dst, c->l->entry + (u64)i->x[0]);
+      update_exec(w);
+      break;
     case RUN_WAIT: run_wait(i, w); break;
   }
 }
 
-static void run_fallback(Ctx *c, const Insn *i, const Part *part) {
+// Instructions of a checked launch.
+static void run_checked(Ctx *c, const Insn *i, const Insn *end, Wave *w) {
+  for (; i < end && !c->stop; i++) {
+    check_registers(c, i, w);
+    u64 lanes = w->exec;
+    // It writes one lane, active or not.
+    if (i->handler == RUN_WRITELANE) lanes = (u64)1 << ((u32)scalar_value(w, &i->in[1]) & (LANES - 1));
+    if (!c->stop) run_local(c, i, w), mark_registers(c, i, w, lanes);
+  }
+}
+
+// The first active lane ends the launch.
+static void run_trap(Ctx *c, const Insn *i, const Part *part) {
   Launch *l = c->l;
-  for (int n = 0; n < part->n; n++) l->scc[part->rows[n]] = (u8)c->waves[part->rows[n]].scc;
-  if (l->fallback(i - l->insns, part->n, part->rows)) {
-    l->status = FAILED;
-    c->stop = 1;
-    return;
-  }
-  for (int n = 0; n < part->n; n++) {
-    Wave *w = &c->waves[part->rows[n]];
-    w->scc = l->scc[part->rows[n]];
-    update_exec(w);
-    // NumPy does not record the span of a load to the LDS, so assume all of it.
-    if (w->order && i->number && i->queue == VM + 1) {
-      i64 number = w->order->marked[VM];
-      w->spans[number % SPANS] = (Span){number, 0, l->granules};
-    }
-  }
+  const Wave *first = &c->waves[part->rows[0]];
+  for (int n = part->n - 1; n >= 0; n--)
+    if (c->waves[part->rows[n]].exec) first = &c->waves[part->rows[n]];
+  l->trap = (Fault){TRAP, i - l->insns, 0, 0, first->group, first->number,
+                    first->exec ? __builtin_ctzll(first->exec) : 0};
+  l->status = TRAPPED;
+  c->stop = 1;
 }
 
 typedef struct {
@@ -1806,6 +1626,7 @@ static void jump(Run *r, Part part, const Insn *i, i64 after) {
     targets[n] = i->x[0] == 2 ? i->x[1] : (i64)(scalar_value(w, &i->in[0]) - l->entry);
     sorted[n] = targets[n];
     if (i->x[0]) set_pair(w, i->dst, l->entry + (u64)after);
+    if (i->x[0] && l->uses) memset(l->known_s + part.rows[n] * 128 + i->dst, 1, 2);
   }
   qsort(sorted, (size_t)part.n, sizeof *sorted, compare);
   for (int n = 0; n < part.n; n++) {
@@ -1922,19 +1743,24 @@ static void run_block(Run *r, Part part) {
     if (stop > at) {
       for (int n = 0; n < part.n; n++) {
         Wave *w = &r->c.waves[part.rows[n]];
-        for (const Insn *i = l->insns + at; i < l->insns + stop; i++) run_local(&r->c, i, w);
+        if (l->uses) run_checked(&r->c, l->insns + at, l->insns + stop, w);
+        else for (const Insn *i = l->insns + at; i < l->insns + stop; i++) run_local(&r->c, i, w);
       }
       at = stop;
       continue;
     }
     const Insn *i = l->insns + at;
-    switch (i->handler) {
+    for (int n = 0; n < part.n && l->uses; n++) check_registers(&r->c, i, &r->c.waves[part.rows[n]]);
+    if (!r->c.stop) switch (i->handler) {
       case RUN_MEMORY: run_memory(&r->c, i, &part); break;
       case RUN_TWO: run_two(&r->c, i, &part); break;
       case RUN_TRANSPOSED: run_transposed(&r->c, i, &part); break;
       case RUN_SCALAR_MEMORY: run_scalar_memory(&r->c, i, &part); break;
       case RUN_ATOMIC: run_atomic(&r->c, i, &part); break;
-      case RUN_FALLBACK: run_fallback(&r->c, i, &part); break;
+      case RUN_SERVE:
+        if (l->serve(at)) l->status = FAILED, r->c.stop = 1;
+        break;
+      case RUN_TRAP: run_trap(&r->c, i, &part); break;
       case RUN_REFUSED: fail(r, UNSUPPORTED, at); return;
     }
     if (r->c.stop) {
@@ -1942,7 +1768,11 @@ static void run_block(Run *r, Part part) {
       return;
     }
     if (i->handler >= FIRST_END) break;
-    if (i->queue && i->handler != RUN_FALLBACK)
+    for (int n = 0; n < part.n && l->uses; n++) {
+      const Wave *w = &r->c.waves[part.rows[n]];
+      mark_registers(&r->c, i, w, w->exec);
+    }
+    if (i->queue)
       for (int n = 0; n < part.n; n++) issue(&r->c.waves[part.rows[n]], (int)i->queue - 1);
     at++;
   }
@@ -2002,7 +1832,7 @@ static void *allocate(Run *r, size_t bytes) {
   return memset(piece, 0, size);
 }
 
-void qola_run(Launch *l) {
+void RUN(Launch *l) {
   Run r;
   size_t count = (size_t)l->count, rooms = 2 * count + 4;
   memset(&r, 0, sizeof r);
@@ -2016,6 +1846,10 @@ void qola_run(Launch *l) {
   r.here = allocate(&r, sizeof(i64) * (size_t)l->groups);
   i32 *rows = allocate(&r, sizeof(i32) * rooms * count);
   Span *spans = allocate(&r, sizeof *spans * SPANS * count);
+  for (u32 code = 0; code < 256; code++) {
+    r.c.formats[code] = from_float8(code, 3, (u64)l->fnuz);
+    r.c.formats[256 + code] = from_float8(code, 2, (u64)l->fnuz);
+  }
   if (r.no_memory) l->status = NO_MEMORY;
   else run_waves(&r, rows, spans);
   for (int n = 0; n < r.piece_count; n++) free(r.pieces[n]);

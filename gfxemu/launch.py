@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
-from gfxemu.arrays import I64, U8, U32, Array
+from gfxemu.arrays import U8, U32, U64, Array
 from gfxemu.faults import EmulationError, Fault, Faults
 from gfxemu.isa import ISAS
 from gfxemu.machine import Machine
 from gfxemu.memory import AddressMap
-from gfxemu.native import NativeProgram, NativeRun, engine
+from gfxemu.native import NativeProgram, NativeRun, Waves
 from gfxemu.operands import UnsupportedError
 from gfxemu.printf import (
     HOSTCALL,
@@ -24,8 +24,7 @@ from gfxemu.printf import (
     write_to_stream,
 )
 from gfxemu.program import Program
-from gfxemu.schedule import Schedule
-from gfxemu.waves import EXEC, NULL, SGPRS, Waves
+from gfxemu.registers import EXEC, NULL, SGPRS
 from qola_base.arch_facts import ARCHS as FACTS
 from qola_base.code_object.reader import CodeObject, Descriptor, Kernel
 from qola_base.errors import Finding, QolaError
@@ -67,10 +66,9 @@ class Options:
         strict: the first fault is an error.
         hints: a fault that is a hint is no error, but only in the result.
         checked: also report misaligned addresses and reads of uninitialised registers, LDS, and
-            memory whose writes are followed; runs in NumPy, at half its speed.
+            memory whose writes are followed.
         waves: number of waves that run together; more are faster until caches are full.
         limit: number of instructions of waves after which a launch counts as endless.
-        reference: use the NumPy engine for every instruction, not the faster engine in C.
     """
 
     strict: bool = False
@@ -78,7 +76,6 @@ class Options:
     checked: bool = False
     waves: int = 32
     limit: int = 2_000_000_000
-    reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -235,7 +232,6 @@ class _Launch:
             groups=self.at_once,
             group_waves=waves,
             entry=self.module.base + self.kernel.entry,
-            fnuz=self.program.fnuz,
             checked=self.program.checked,
             lanes=self.program.isa.lanes,
             lds_accesses=self.program.lds_accesses,
@@ -246,24 +242,13 @@ class _Launch:
         # And scratch memory, which buffers of gfx90a reach, too.
         self.device.map.add(machine.scratch_start, len(machine.scratch))
         executed = 0
-        # Registers that were never written are only known in NumPy.
-        in_numpy = options.reference or machine.checked
-        uses_engine = not in_numpy and engine(machine.lanes) is not None
-        native = self.module.native(self.program) if uses_engine else None
-        if not native:
-            self.program.bind_all()
+        native = self.module.native(self.program)
         try:
             for first in range(0, groups, self.at_once):
                 some = range(first, min(first + self.at_once, groups))
                 machine.begin(first, UNWRITTEN)
                 first_waves = self._waves(machine, some, waves, kernarg, packet)
-                live = np.full(self.at_once, waves)
-                if native:
-                    executed = NativeRun(native, first_waves, live, options.limit, executed).run()
-                    continue
-                schedule = Schedule(self.program, live, options.limit, executed)
-                schedule.run(first_waves)
-                executed = schedule.executed
+                executed = NativeRun(native, first_waves, machine, options.limit, executed).run()
         finally:
             self.device.map.remove(kernarg)
             self.device.map.remove(packet)
@@ -359,24 +344,17 @@ class _Launch:
         self, machine: Machine, groups: range, waves: int, kernarg: int, packet: int
     ) -> Waves:
         """Return all waves of some workgroups, before their first instruction."""
-        count = len(groups) * waves
         v, s = self._registers(machine, groups, waves, kernarg, packet, UNWRITTEN)
-        known: tuple[Array, ...] = ()
+        found = Waves.begin(v, s, len(groups))
         if machine.checked:
             # The launch wrote the registers whose values do not depend on the initial one.
             others = self._registers(machine, groups, waves, kernarg, packet, 0)
-            known = v == others[0], s == others[1]
-        return Waves(
-            self.program.layout,
-            v,
-            s,
-            np.zeros((count, 1), bool),
-            np.repeat(np.arange(len(groups)), waves).astype(I64),
-            np.tile(np.arange(waves), len(groups)).astype(I64),
-            0,
-            machine,
-            known,
-        )
+            lanes = np.packbits(v == others[0], axis=2, bitorder="little")
+            found.known_v = np.zeros((*v.shape[:2], 8), U8)
+            found.known_v[:, :, : lanes.shape[2]] = lanes
+            found.known_v = found.known_v.view(U64)[:, :, 0].copy()
+            found.known_s = (s == others[1]).astype(U8)
+        return found
 
     def _registers(
         self,
@@ -391,14 +369,14 @@ class _Launch:
         count = len(groups) * waves
         layout = self.program.layout
         lanes = layout.lanes
-        v = np.full((layout.vgprs, count, lanes), unwritten, U32)
+        v = np.full((count, layout.vgprs, lanes), unwritten, U32)
         s = np.full((count, SGPRS), unwritten, U32)
         if self.program.isa.is_rdna:
             s[:, NULL] = 0
         item = (np.arange(waves)[:, None] * lanes + np.arange(lanes)).astype(U32)
         x, y, _ = (U32(size) for size in self.block)
         packed = item % x | item // x % y << U32(10) | item // (x * y) << U32(20)
-        v[0] = np.tile(packed, (len(groups), 1))
+        v[:, 0] = np.tile(packed, (len(groups), 1))
         # For gfx90a scratch memory is a buffer, swizzled by bit 63.
         scratch = machine.scratch_start | 1 << 63
         self._scalars(s, groups, waves, {_SCRATCH: scratch, _DISPATCH: packet, _KERNARG: kernarg})

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gfxemu.arrays import U8, U32, Array, first_of
+from gfxemu.arrays import U8, U32, Array
 from gfxemu.decode import Instruction
 from gfxemu.faults import Fault, Faults
-from gfxemu.memory import AddressMap, Report
+from gfxemu.memory import AddressMap
 from gfxemu.printf import HostcallBuffer
-from gfxemu.races import Disorder, Races
+from gfxemu.races import Races
+from gfxemu.registers import LANES
 from gfxemu.waits import Misuse
-from gfxemu.waves import LANES, Waves
 
 
 @dataclass
@@ -24,13 +24,12 @@ class Machine:
     Attributes:
         kernel: its name, for faults.
         lds: a row of bytes for each workgroup that runs.
-        lds_written: which of its bytes were written, if accesses are checked.
+        lds_written: 1 for each of its bytes that was written, if accesses are checked.
         scratch: a row of bytes for each lane of each wave.
         first_group: number in the grid of the workgroup in the first row.
         group_waves: waves of a workgroup.
         entry: address of the first instruction.
         lanes: of a wave.
-        fnuz: whether floats of 8 bits have the FNUZ formats of gfx942.
         lds_accesses: instructions that access the LDS, to find races.
         races: their last accesses.
         hostcalls: calls of the host, if the kernel has an argument for them.
@@ -45,7 +44,6 @@ class Machine:
     group_waves: int
     entry: int = 0
     first_group: int = 0
-    fnuz: bool = False
     checked: bool = False
     lanes: int = LANES
     lds_accesses: Sequence[Instruction] = ()
@@ -59,8 +57,7 @@ class Machine:
         # Whole words, and one row for each workgroup.
         self.lds_row = (self.lds_bytes + 15) // 16 * 16
         self.lds = np.zeros(max(16, self.groups * self.lds_row), U8)
-        self.lds_words = self.lds.view(U32)
-        self.lds_written = np.zeros(len(self.lds) if self.checked else 0, bool)
+        self.lds_written = np.zeros(len(self.lds) if self.checked else 0, U8)
         self.lds_start = int(self.lds.ctypes.data)
         self.scratch_row = (self.scratch_bytes + 3) // 4 * 4
         sizes = self.groups, self.group_waves, self.lds_row
@@ -72,22 +69,10 @@ class Machine:
     def begin(self, first_group: int, unwritten: int) -> None:
         """Start other workgroups, with LDS and scratch memory that hold the value of no write."""
         self.first_group = first_group
-        self.lds_words[:] = unwritten
+        self.lds.view(U32)[:] = unwritten
         self.scratch.view(U32)[:] = unwritten
-        self.lds_written[:] = False
+        self.lds_written[:] = 0
         self.races.begin()
-
-    def report(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> None:
-        """Record a fault of the first of some lanes."""
-        self.faults.add(self.fault(waves, one, kind, detail, lanes))
-
-    def fault(self, waves: Waves, one: Instruction, kind: str, detail: str, lanes: Array) -> Fault:
-        """Return a fault of the first of some lanes."""
-        lanes = np.broadcast_to(lanes, (waves.count, lanes.shape[-1]))
-        row, lane = first_of(lanes)
-        place = int(waves.groups[row]), int(waves.numbers[row])
-        own_lane = int(lane) if lanes.shape[-1] == self.lanes else -1
-        return self.fault_at(one, kind, detail, *place, own_lane)
 
     def fault_at(
         self, one: Instruction, kind: str, detail: str, group: int, wave: int, lane: int = -1
@@ -101,14 +86,3 @@ class Machine:
         for misuse in misuses:
             found = misuse.instruction, "missing wait", misuse.detail
             self.faults.add(self.fault_at(*found, group, wave))
-
-    def report_disorders(
-        self, waves: Waves, one: Instruction, disorders: Iterable[Disorder]
-    ) -> None:
-        """Record accesses of the LDS that nothing orders."""
-        for found in disorders:
-            self.report(waves, one, found.kind, found.detail, found.lanes(waves))
-
-    def reporter(self, waves: Waves, one: Instruction) -> Report:
-        """Return a function that records faults of an instruction."""
-        return lambda kind, detail, lanes: self.report(waves, one, kind, detail, lanes)

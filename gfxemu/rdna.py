@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from gfxemu.waves import EXEC, M0, NULL, VGPRS
+from gfxemu.registers import EXEC, M0, NULL, VGPRS
 
 #: The mark of DPP in the field of the first source: of any eight lanes, with and without FI, of 16.
 _DPP8, _DPP16 = (233, 234), 250

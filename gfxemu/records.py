@@ -1,4 +1,4 @@
-"""Records of instructions for the fast engine, as engine.c has them, and their operands."""
+"""Records of instructions for the engine, as engine.h has them, and their operands."""
 
 from __future__ import annotations
 
@@ -12,27 +12,19 @@ from gfxemu.operands import (
     SCC,
     VCCZ,
     LanePattern,
-    number_of,
+    UnsupportedError,
+    literal_of,
     wide_literal,
 )
-from gfxemu.program import Program
-from gfxemu.waves import (
-    AGPRS,
-    APERTURES,
-    LITERALS,
-    NULL,
-    SGPRS,
-    VGPRS,
-    constant,
-)
+from gfxemu.registers import APERTURES, NULL, SGPRS, VGPRS, Layout, constant
 
 #: Handlers of engine.c.
 (NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE) = (
     range(8)
 )
 (RUN_SWAP, RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE) = range(8, 15)
-(RUN_INTEGERS, RUN_COUNT, RUN_GETPC, RUN_WAIT, RUN_MEMORY, RUN_TWO) = range(15, 21)
-(RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_FALLBACK, RUN_REFUSED) = range(21, 26)
+(RUN_INTEGERS, RUN_DOUBLES, RUN_COUNT, RUN_GETPC, RUN_WAIT, RUN_MEMORY, RUN_TWO) = range(15, 22)
+(RUN_TRANSPOSED, RUN_SCALAR_MEMORY, RUN_ATOMIC, RUN_SERVE, RUN_TRAP, RUN_REFUSED) = range(22, 28)
 FIRST_END = 32
 #: Kinds of operands.
 VECTOR32, SCALAR32, CONSTANT, IS_SCC, IS_VCCZ, IS_EXECZ, VECTOR64, SCALAR64, LANE_MASK = range(9)
@@ -50,10 +42,6 @@ ALL = 2**64 - 1
 _FLAGS = {SCC: IS_SCC, VCCZ: IS_VCCZ, EXECZ: IS_EXECZ}
 
 
-class UncoveredError(Exception):
-    """The engine does not run an instruction."""
-
-
 @dataclass
 class Operand:
     """A source operand."""
@@ -68,14 +56,14 @@ class Operand:
     signed: bool = False
 
     def words(self) -> list[int]:
-        """Return it as in engine.c."""
+        """Return it as in engine.h."""
         signs = self.keep, self.flip, self.shift, self.bits, int(self.signed)
         return [self.kind, self.register, self.value, *signs]
 
 
 @dataclass
 class Record:
-    """An instruction for the engine; `Insn` of engine.c has the meaning of the fields.
+    """An instruction for the engine; `Insn` of engine.h has the meaning of the fields.
 
     Of two operations in one instruction, `parts` has a record each.
     """
@@ -98,7 +86,7 @@ class Record:
     parts: Sequence[Record] = ()
 
     def words(self, size: int) -> list[int]:
-        """Return it as in engine.c, with 0 for its place."""
+        """Return it as in engine.h, with 0 for its place."""
         operands = [*self.operands, *[Operand()] * (4 - len(self.operands))]
         result = [self.handler, self.op, 0, size, 0, 0, self.queue]
         for operand in operands:
@@ -108,48 +96,49 @@ class Record:
         return [*result, *self.x, *[0] * (20 - len(self.x))]
 
 
-class Registers:
-    """Numbers and operands of the registers of a program.
+class Context:
+    """Makes operands of the instructions of a program.
 
     Attributes:
+        layout: registers of its waves.
         fnuz: whether floats of 8 bits have the FNUZ formats.
+        hostcalls: whether the kernel calls the host.
         patterns: orders of lanes to which instructions refer.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.layout, self.literals = program.layout, program.literals
-        self.fnuz = program.fnuz
+    def __init__(self, layout: Layout, fnuz: bool, hostcalls: bool) -> None:
+        self.layout, self.fnuz, self.hostcalls = layout, fnuz, hostcalls
         self.patterns: list[LanePattern] = []
 
     def row(self, number: int) -> int:
         """Return the row of a vector register."""
-        return number - VGPRS if number < AGPRS else number - AGPRS + self.layout.first_agpr
+        return self.layout.row(number)
 
     def vgpr(self, number: int) -> int:
         """Return the row of a register that must be a vector register."""
         if number < VGPRS:
-            raise UncoveredError
+            raise UnsupportedError(f"source operand {number}, which is not a vector register")
         return self.row(number)
 
-    def number(self, number: int) -> Operand:
-        """Return a register of 32 bits or a constant by its number."""
-        if number >= LITERALS:
-            return Operand(value=self.literals.bits[number - LITERALS])
+    def register(self, number: int) -> Operand:
+        """Return a register of 32 bits by its number."""
         if number >= VGPRS:
             return Operand(VECTOR32, self.row(number))
-        if number < SGPRS:
-            return Operand(SCALAR32, number)
-        value = constant(number)
-        if value is None:
-            raise UncoveredError
-        return Operand(value=value)
+        return Operand(SCALAR32, number)
 
-    def narrow(self, one: Instruction, name: str, kind: str) -> Operand:
+    def narrow(self, one: Instruction, name: str, kind: str = "u32") -> Operand:
         """Return an operand of up to 32 bits by its field."""
-        flag = _FLAGS.get(one.fields[name])
-        if flag is not None:
+        number = one.fields[name]
+        if (flag := _FLAGS.get(number)) is not None:
             return Operand(flag)
-        return self.number(number_of(one, name, kind, self.literals))
+        # With SDWA a bit of its own says that a register is a scalar one.
+        if number >= VGPRS and one[{"vsrc0": "s0", "vsrc1": "s1"}.get(name, "")]:
+            return self.register(number - VGPRS)
+        if number == LITERAL:
+            return Operand(value=literal_of(one))
+        if SGPRS <= number < VGPRS:
+            return self.constant(number, kind if kind == "f16" else "u32")
+        return self.register(number)
 
     def wide(self, one: Instruction, name: str, kind: str) -> Operand:
         """Return an operand of 64 bits by its field."""
@@ -158,14 +147,29 @@ class Registers:
             return Operand(value=wide_literal(one, kind))
         if number == NULL and one.isa.is_rdna:
             return Operand(value=0)
+        if number in APERTURES:
+            return Operand(value=APERTURES[number])
+        if SGPRS <= number < VGPRS:
+            # Floats in an operand of integers have their bits in the lower half.
+            return self.constant(number, kind)
         if number < SGPRS:
             return Operand(SCALAR64, number)
-        if number < VGPRS:
-            value = APERTURES.get(number, constant(number, kind))
-            if value is None:
-                raise UncoveredError
-            return Operand(value=value)
         return Operand(VECTOR64, self.row(number))
+
+    @staticmethod
+    def constant(number: int, kind: str) -> Operand:
+        """Return one of the ISA's constants as a type."""
+        value = constant(number, kind)
+        if value is None:
+            raise UnsupportedError(f"source operand {number}")
+        return Operand(value=value)
+
+    def scalar(self, one: Instruction, name: str) -> Operand:
+        """Return an operand of 32 bits that has one value for all lanes."""
+        operand = self.narrow(one, name)
+        if operand.kind == VECTOR32:
+            raise UnsupportedError(f"a vector register as {name}")
+        return operand
 
     def pattern(self, pattern: LanePattern) -> int:
         """Return the number of an order of lanes, from 1 on."""

@@ -18,7 +18,7 @@ RDNA counts stores by themselves. RDNA4 has a counter each for the LDS and for l
 registers, and waits for one or two counters.
 
 Whether a wait is missing depends on the path of a wave, and not on its data. So the loads that
-are outstanding after a block follow from the block and those before it. Both engines number the
+are outstanding after a block follow from the block and those before it. `Waits` numbers the
 states of waves and ask for each pair of a block and a state once.
 """
 
@@ -29,10 +29,10 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 
-from gfxemu.check import name_of, operands_of, writes_vectors
+from gfxemu.check import operands_of, writes_vectors
 from gfxemu.decode import Instruction
 from gfxemu.isa import RDNA3, RDNA4
-from gfxemu.waves import AGPRS, M0, SGPRS, VCC, VGPRS
+from gfxemu.registers import AGPRS, M0, SGPRS, VCC, VGPRS, name_of
 
 #: Most accesses that a counter counts: the next one is issued when the first one is complete. RDNA
 #: counts more of the LDS: waits that a queue of 16 misses are not seen there.

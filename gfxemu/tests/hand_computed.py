@@ -11,27 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gfxemu import program
 from gfxemu.arrays import I64, U8, U32, U64, Array
-from gfxemu.buffers import BUFFERS, SCALAR_MEMORY
+from gfxemu.encode import OPERATIONS, WAITS_AND_HINTS
+from gfxemu.encode_matrix import ELEMENTS, INTEGERS, supported
+from gfxemu.encode_memory import BUFFERS, LDS, SCALAR_MEMORY
 from gfxemu.faults import EmulationError
-from gfxemu.float8 import FORMATS
 from gfxemu.isa import CDNA, RDNA3, RDNA4, Isa
-from gfxemu.lds import LDS
-from gfxemu.matrix import ELEMENTS, INTEGERS, supported
 from gfxemu.memory import AddressMap
-from gfxemu.operands import SDWA, Literals, UnsupportedError
-from gfxemu.program import BRANCHES, ENDS, NOTHING
-from gfxemu.table import PACKED, SCALAR, VECTOR
-from gfxemu.tests.machines import instruction, random_bits, run, waves
+from gfxemu.operands import SDWA, UnsupportedError
+from gfxemu.operations import SCALAR, VECTOR
+from gfxemu.program import BRANCHES, ENDS
+from gfxemu.registers import EXEC
+from gfxemu.tests.machines import Waves, encode, instruction, random_bits, run, waves
 from gfxemu.tests.vendor_pseudocode import pseudocode
-from gfxemu.waves import EXEC, Waves
-from qola_base.formats import decoded, encoded
+from qola_base.formats import BF8, BF8_FNUZ, FP8, FP8_FNUZ, decoded, encoded
 
 Case = Callable[[str], None]
 CASES: dict[str, Case] = {}
 LANES = np.arange(64)
 OFF = 127
+#: Floats of 8 bits: OCP's and FNUZ.
+FORMATS = {"FP8": (FP8, FP8_FNUZ), "BF8": (BF8, BF8_FNUZ)}
 
 
 def names() -> set[str]:
@@ -41,10 +41,9 @@ def names() -> set[str]:
 
 def covered() -> list[str]:
     """Return all emulated operations, sorted."""
-    tables = (program.BINDERS, VECTOR, SCALAR, PACKED, BRANCHES, ENDS, NOTHING)
     documented = {name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables)}
     matrix = [name for name in documented if supported(name)]
-    return sorted({name for table in tables for name in table} | set(matrix))
+    return sorted(OPERATIONS | set(matrix))
 
 
 def case(covered: Iterable[str]) -> Callable[[Case], Case]:
@@ -328,17 +327,13 @@ def _dot2(name: str) -> None:
 # Across lanes
 
 
-@case(["V_NOP", *NOTHING])
+@case(["V_NOP", *WAITS_AND_HINTS])
 def _nothing(name: str) -> None:
-    literals = Literals()
     form = "VOP1" if name == "V_NOP" else "SOPP"
-    step = program.bind(instruction(name, form, {"simm16": 0}), literals)
-    w = waves(registers=random_bits(rng(), "u32", (8, 1, 64)).astype(U32))
-    before = w.v.copy(), w.s.copy()
-    if step is not None:
-        step(w)
-    assert (w.v == before[0]).all()
-    assert (w.s == before[1]).all()
+    registers = random_bits(rng(), "u32", (8, 1, 64)).astype(U32)
+    w = run(instruction(name, form, {"simm16": 0}), registers=registers)
+    assert (w.v[:8] == registers).all()
+    assert (w.s == waves().s).all()
 
 
 @case(["V_READFIRSTLANE_B32"])
@@ -875,7 +870,7 @@ def _trap(name: str) -> None:
     with pytest.raises(EmulationError, match="trap: the kernel ended itself"):
         run(instruction(name, "SOPP", {"simm16": 2}), waves(active=8))
     with pytest.raises(UnsupportedError):
-        program.bind(instruction(name, "SOPP", {"simm16": 3}), Literals())
+        encode(instruction(name, "SOPP", {"simm16": 3}))
 
 
 @case(["S_SETREG_IMM32_B32"])

@@ -1,28 +1,25 @@
-"""Builds waves with random registers, runs single instructions on them in either engine."""
+"""Builds waves with random registers, and runs single instructions on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from numpy.random import Generator
 
 from gfxemu import native
-from gfxemu.arrays import U32, Array
-from gfxemu.check import checking
+from gfxemu.arrays import U8, U32, U64, Array
 from gfxemu.decode import Instruction
+from gfxemu.encode import encode_instruction
 from gfxemu.faults import Faults
 from gfxemu.isa import CDNA, ISAS, Isa
 from gfxemu.machine import Machine
 from gfxemu.memory import AddressMap
 from gfxemu.native import NativeProgram, NativeRun
-from gfxemu.operands import Literals
-from gfxemu.program import Program, bind
-from gfxemu.records import RUN_FALLBACK
-from gfxemu.waves import AGPRS, EXEC, LANES, SGPRS, VGPRS, Layout, Waves
+from gfxemu.program import Program
+from gfxemu.records import Context, Record
+from gfxemu.registers import EXEC, LANES, SGPRS, Layout
 from qola_base.code_object.reader import CodeObject, Descriptor, Kernel
 
 #: Floats that operations treat specially, as f32.
@@ -30,23 +27,6 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 65504.0, 1e-3, 3.5, 2.
 VGPR_COUNT, FIRST_AGPR = 64, 32
 #: Bytes of an instruction that a test makes.
 SIZE = 8
-
-
-#: A test with the engine that users run, and with the one that runs if there is no C compiler.
-ENGINES = pytest.mark.parametrize("engine", ["C", "NumPy"])
-
-
-@contextmanager
-def in_engine(name: str) -> Iterator[None]:
-    """Let `run` use an engine of `ENGINES`; skip the test if this machine does not have it."""
-    global _run  # noqa: PLW0603
-    if name == "C" and native.engine() is None:
-        pytest.skip("no engine for this machine")
-    before, _run = _run, _run_in_c if name == "C" else _run_in_numpy
-    try:
-        yield
-    finally:
-        _run = before
 
 
 def instruction(
@@ -69,7 +49,9 @@ def with_registers(program: Program, first_agpr: int, vgprs: int) -> Program:
     return program
 
 
-def make_program(instructions: Sequence[Instruction], arch: str = "gfx950") -> Program:
+def make_program(
+    instructions: Sequence[Instruction], arch: str = "gfx950", checked: bool = False
+) -> Program:
     """Make a program of instructions of 8 bytes, and end the kernel."""
     end, isa = instruction("S_ENDPGM", "SOPP", {}), ISAS[arch]
     code: dict[int, Instruction | str] = {}
@@ -78,10 +60,45 @@ def make_program(instructions: Sequence[Instruction], arch: str = "gfx950") -> P
         code[SIZE * place] = replace(insn, pc=SIZE * place, size=SIZE, isa=isa, parts=parts)
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, SIZE * len(code), descriptor, (), 1024)
-    program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, code=code)
-    program.bind_all()
+    program = Program(CodeObject(arch, b"", {"test": kernel}), kernel, checked, code)
     # Set accumulation registers here instead of encoding them in the descriptor.
     return with_registers(program, FIRST_AGPR, VGPR_COUNT)
+
+
+class Waves:
+    """Waves of a workgroup, between instructions.
+
+    Attributes:
+        v: vector registers; (registers, waves, lanes).
+        s: scalar registers; (waves, 128).
+        scc: condition codes; (waves, 1).
+        known_v, known_s: which of these were written, if accesses are checked.
+        fnuz: whether floats of 8 bits have the formats of gfx942.
+    """
+
+    def __init__(
+        self, v: Array, s: Array, scc: Array | bool, machine: Machine, fnuz: bool = False
+    ) -> None:
+        self.registers = native.Waves.begin(np.ascontiguousarray(v.transpose(1, 0, 2)), s, 1)
+        self.registers.scc[:] = np.broadcast_to(scc, (len(s), 1))[:, 0]
+        self.machine, self.fnuz = machine, fnuz
+        self.v = self.registers.v.transpose(1, 0, 2)
+        self.s, self.scc = s, self.registers.scc[:, None]
+        self.known_v, self.known_s = np.ones(v.shape, bool), np.ones(s.shape, bool)
+
+    def lanes(self, number: int) -> Array:
+        """Return a mask in scalar registers, two for 64 lanes, as booleans; (waves, lanes)."""
+        bits = np.ascontiguousarray(self.s[:, number : number + self.machine.lanes // 32])
+        return np.unpackbits(bits.view(U8), axis=1, bitorder="little").view(bool)
+
+    @property
+    def exec(self) -> Array:
+        """The lanes that are active; (waves, lanes)."""
+        return self.lanes(EXEC)
+
+    def pair(self, number: int) -> int:
+        """Return two scalar registers of the first wave as a number."""
+        return int(self.s[0, number]) | int(self.s[0, number + 1]) << 32
 
 
 def waves(
@@ -89,7 +106,6 @@ def waves(
     scalars: Array | None = None,
     active: int = 2**64 - 1,
     lds_bytes: int = 1024,
-    literals: Literals | None = None,
     map_: AddressMap | None = None,
     count: int = 1,
     scc: Array | bool = False,
@@ -107,68 +123,55 @@ def waves(
     s[:, EXEC], s[:, EXEC + 1] = active & 0xFFFFFFFF, active >> 32 if lanes == LANES else 0
     machine = Machine(
         *("test", map_ or AddressMap(), Faults(), lds_bytes, 256, 1, count),
-        fnuz=fnuz,
         checked=checked,
         lanes=lanes,
     )
-    layout = Layout(VGPR_COUNT, FIRST_AGPR, tuple(literals.bits) if literals else (), lanes)
-    zeros = np.zeros(count, np.int64)
-    known = (np.ones(v.shape, bool), np.ones(s.shape, bool)) if checked else ()
-    return Waves(layout, v, s, np.full((count, 1), scc), zeros, np.arange(count), 0, machine, known)
+    return Waves(v, s, scc, machine, fnuz)
+
+
+def encode(insn: Instruction) -> Record:
+    """Return the record of an instruction.
+
+    Raises:
+        UnsupportedError: it is not emulated.
+    """
+    layout = Layout(VGPR_COUNT, FIRST_AGPR, insn.isa.lanes)
+    return encode_instruction(Context(layout, False, False), insn)
 
 
 def run(insn: Instruction, w: Waves | None = None, **state: object) -> Waves:
     """Run an instruction on waves; without waves, build them from `state`.
 
     Raises:
-        UnsupportedError: it cannot be bound.
+        UnsupportedError: it is not emulated.
     """
-    literals = Literals()
-    bind(insn, literals)
-    w = w or waves(literals=literals, lanes=insn.isa.lanes, **state)  # type: ignore[arg-type]
-    # Only the NumPy engine records which registers were written.
-    (_run_in_numpy if w.known else _run)(insn, w)
+    encode(insn)
+    w = w or waves(lanes=insn.isa.lanes, **state)  # type: ignore[arg-type]
+    archs = [arch for arch, isa in ISAS.items() if isa is insn.isa]
+    arch = "gfx942" if w.fnuz else archs[-1]
+    run_program(make_program([insn], arch, w.machine.checked), w)
     return w
 
 
-def _run_in_numpy(insn: Instruction, w: Waves) -> None:
-    step = bind(insn, Literals())
-    with np.errstate(all="ignore"):
-        if step is not None:
-            (checking(insn, step) if w.known else step)(w)
+def run_program(program: Program, w: Waves, limit: int = 1_000_000) -> None:
+    """Run a program on waves.
 
-
-def _run_in_c(insn: Instruction, w: Waves) -> None:
-    if native.engine(w.layout.lanes) is None:
-        _run_in_numpy(insn, w)
-        return
-    archs = [arch for arch, isa in ISAS.items() if isa is insn.isa]
-    arch = "gfx942" if w.machine.fnuz else archs[-1]
-    encoded = NativeProgram.make(make_program([insn], arch))
-    if not insn.words and encoded.encoded.words[0, 0] == RUN_FALLBACK:
-        # The engine passes NumPy only the registers that the tables list.
-        encoded = NativeProgram.make(make_program([_with_words(insn)], arch))
-    live = np.bincount(w.groups, minlength=w.machine.groups)
-    native_run = NativeRun(encoded, w, live, 1_000_000, 0)
+    Raises:
+        EmulationError: as `NativeRun.run`.
+    """
+    found = w.registers
+    if w.machine.checked:
+        octets = np.zeros((*found.v.shape[:2], 8), U8)
+        known = np.packbits(w.known_v.transpose(1, 0, 2), axis=2, bitorder="little")
+        octets[:, :, : known.shape[2]] = known
+        found.known_v, found.known_s = octets.view(U64)[:, :, 0].copy(), w.known_s.astype(U8)
     try:
-        native_run.run()
+        NativeRun(NativeProgram.make(program), found, w.machine, limit, 0).run()
     finally:
-        w.v[...] = native_run.v.transpose(1, 0, 2)
-        w.s[...], w.scc[:, 0] = native_run.s, native_run.scc
-        w.update_exec()
-
-
-def _with_words(insn: Instruction) -> Instruction:
-    """Return an instruction with the most registers that one of its fields may name."""
-    words = {
-        name: min(16, FIRST_AGPR - number % FIRST_AGPR)
-        for name, number in insn.fields.items()
-        if VGPRS <= number < AGPRS
-    }
-    return replace(insn, words=words)
-
-
-_run: Callable[[Instruction, Waves], None] = _run_in_c
+        if found.known_v is not None and found.known_s is not None:
+            octets = found.known_v.view(U8).reshape(*found.v.shape[:2], 8)
+            bits = np.unpackbits(octets, axis=2, bitorder="little")[:, :, : w.machine.lanes]
+            w.known_v, w.known_s = bits.view(bool).transpose(1, 0, 2), found.known_s.view(bool)
 
 
 def random_bits(rng: Generator, kind: str, shape: tuple[int, ...]) -> Array:

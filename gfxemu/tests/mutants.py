@@ -1,4 +1,4 @@
-"""Runs random instructions in both engines, and collects exceptions that are not faults."""
+"""Runs random instructions, and collects exceptions that are not faults."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ import pytest
 
 from gfxemu import native
 from gfxemu.decode import Instruction, sweep
-from gfxemu.expressions import operations_header
 from gfxemu.faults import EmulationError
 from gfxemu.isa import ISAS
 from gfxemu.launch import ARCHS, Device, Module, Options
-from gfxemu.operands import Literals, UnsupportedError
-from gfxemu.program import bind
+from gfxemu.operands import UnsupportedError
+from gfxemu.tests.machines import encode
 from gfxemu.tests.programs import DESCRIPTOR, END, load
 
 #: Compiler options of an engine that ends the process at an access out of bounds.
@@ -33,7 +32,7 @@ _RDNA_END = 0xBFB00000
 
 
 def mutants(arch: str, count: int, seed: int) -> Iterator[tuple[Instruction, list[int]]]:
-    """Yield random instructions that can be bound, and their words."""
+    """Yield random instructions that the emulator has, and their words."""
     rng = np.random.default_rng(seed)
     while count:
         words = [int(word) for word in rng.integers(1 << 32, size=3)]
@@ -46,7 +45,7 @@ def mutants(arch: str, count: int, seed: int) -> Iterator[tuple[Instruction, lis
         if isinstance(one, str) or one is None:
             continue
         try:
-            bind(one, Literals())
+            encode(one)
         except UnsupportedError:
             continue
         count -= 1
@@ -59,14 +58,14 @@ def find_errors(arch: str, count: int, seed: int = 1) -> list[str]:
     descriptor = replace(DESCRIPTOR, properties=DESCRIPTOR.properties | is_rdna << 10)
     found = []
     for one, words in mutants(arch, count, seed):
-        for reference in (False, True):
+        # With a check of every register and byte, and without.
+        for checked in (False, True):
             end = [_RDNA_END if is_rdna else END]
-            options = Options(limit=100, reference=reference)
+            options = Options(limit=100, checked=checked)
             device, module = load([*words, *end], descriptor, (), options, arch)
             if error := _error_of(device, module):
-                engine = "NumPy" if reference else "C"
                 shown = " ".join(f"{word:08X}" for word in words)
-                found.append(f"{arch} {engine} {shown} {one}: {type(error).__name__} {error}")
+                found.append(f"{arch} {shown} {one}: {type(error).__name__} {error}")
     return found
 
 
@@ -85,7 +84,7 @@ def run_with_sanitizers(
 ) -> subprocess.CompletedProcess[str]:
     """Start a module that calls `use_sanitizers`, in a process with their libraries."""
     compiler = shutil.which("gcc")
-    if not compiler or not native.level():
+    if not compiler or not native.levels():
         pytest.skip("no gcc for an engine with sanitizers")
     libraries = []
     for name in ("libasan.so", "libubsan.so"):
@@ -104,16 +103,10 @@ def run_with_sanitizers(
 
 def use_sanitizers(compiler: str, directory: Path) -> None:
     """Let launches use an engine that is compiled with sanitizers, which the process has loaded."""
-    header = directory / "operations.h"
-    header.write_text(operations_header(), encoding="utf-8")
     flags = [flag for flag in native.FLAGS if flag != "-O3"]
-    engines = {}
-    for lanes in {isa.lanes for isa in ISAS.values()}:
-        engines[lanes] = directory / f"engine_{lanes}.so"
-        command = [compiler, "-xc", f"-march={native.level()}", f"-DLANES={lanes}", *flags, "-O1"]
-        command += [*SANITIZERS, "-shared", f"-I{directory}", str(native.ENGINE)]
-        subprocess.run([*command, "-o", str(engines[lanes])], check=True)
-    native.find_library = lambda name, lanes, environ: engines[lanes]
+    command = [compiler, f"-march={native.levels()[0]}", *flags, "-O1", *SANITIZERS]
+    engine = native.compile_engine(command, directory)
+    native.find_library = lambda environ: engine
 
 
 def main(compiler: str, directory: Path, count: int) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 
 from gfxemu.arrays import U32
 from gfxemu.decode import Instruction, decode
+from gfxemu.encode import encode
 from gfxemu.faults import Faults
 from gfxemu.launch import Device, Module, Options
 from gfxemu.machine import Machine
 from gfxemu.memory import AddressMap
 from gfxemu.program import Program
-from gfxemu.schedule import Schedule
-from gfxemu.waves import EXEC, LANES, SGPRS, VCC, Waves
+from gfxemu.registers import EXEC, LANES, SGPRS, VCC
+from gfxemu.tests import machines
 from qola_base.code_object.reader import Argument, CodeObject, Descriptor, Kernel
 
 SOPP = {
@@ -36,10 +37,12 @@ DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
 
 def not_covered(program: Program) -> list[str]:
     """Return offset, instruction and reason for each instruction that cannot run."""
+    encoded = encode(program)
+    refused = {encoded.instructions[n].pc: why for n, why in encoded.refusals.items()}
     return [
-        f"+{pc:#x} {why if insn is why else f'{insn}: {why}'}"
+        f"+{pc:#x} {insn if isinstance(insn, str) else f'{insn}: {refused[pc]}'}"
         for pc, insn in program.code.items()
-        if isinstance(why := program.bound(pc), str)
+        if isinstance(insn, str) or pc in refused
     ]
 
 
@@ -85,7 +88,6 @@ def execute(
     descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
     program = Program(CodeObject("gfx942", image, {"test": kernel}), kernel)
-    program.bind_all()
     count = len(scalars)
     s = np.zeros((count, SGPRS), U32)
     s[:, EXEC : EXEC + 2] = 0xFFFFFFFF
@@ -94,24 +96,9 @@ def execute(
             s[wave, number] = value
     machine = Machine("test", AddressMap(), Faults(), 0, 0, 1, count, entry=0x10000)
     v = np.zeros((program.layout.vgprs, count, LANES), U32)
-    zeros = np.zeros(count, np.int64)
-    w = Waves(program.layout, v, s, np.zeros((count, 1), bool), zeros, np.arange(count), 0, machine)
-    schedule = _Recording(program, np.full(1, count), limit)
-    schedule.ended = {}
-    schedule.run(w)
-    return schedule.ended
-
-
-class _Recording(Schedule):
-    """A schedule that records the SGPRs of waves when they end."""
-
-    ended: dict[int, list[int]]
-
-    def _end(self, w: Waves, one: object) -> None:
-        if getattr(one, "name", "") == "S_ENDPGM":
-            for row, number in enumerate(w.numbers):
-                self.ended[int(number)] = [int(value) for value in w.s[row, :16]]
-        super()._end(w, one)  # type: ignore[arg-type]
+    w = machines.Waves(v, s, False, machine)
+    machines.run_program(program, w, limit)
+    return {wave: [int(value) for value in w.s[wave, :16]] for wave in range(count)}
 
 
 def check(name: str) -> None:

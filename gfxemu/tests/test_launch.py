@@ -172,8 +172,7 @@ def test_the_instruction_limit_is_per_launch() -> None:
         device.launch(module, "test", (4, 1, 1), (64, 1, 1), b"")
 
 
-@pytest.mark.parametrize("reference", [True, False])
-def test_calls_of_functions_outside_of_the_kernel(reference: bool) -> None:
+def test_calls_of_functions_outside_of_the_kernel() -> None:
     """Prevents: calls, such as those in printf and assert, that end a launch."""
     # The function ends with s_setpc_b64 s[4:5]. Another kernel is between it and its caller:
     # s_getpc_b64 s[2:3], then 16 less, and s_swappc_b64 s[4:5], s[2:3].
@@ -185,7 +184,7 @@ def test_calls_of_functions_outside_of_the_kernel(reference: bool) -> None:
         "test": Kernel("test", 12, 16, DESCRIPTOR, (), 1024),
         "other": Kernel("other", 8, 4, DESCRIPTOR, (), 1024),
     }
-    device = Device(Options(strict=True, reference=reference))
+    device = Device(Options(strict=True))
     module = Module(device, CodeObject("gfx942", image, kernels, text=(0, len(image))))
     assert sorted(module.program("test").code) == [-12, -8, 0, 4, 8, 12]
     result = device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")

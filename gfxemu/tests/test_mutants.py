@@ -35,26 +35,23 @@ def test_random_instructions_stay_within_their_registers(tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("reference", [False, True])
-def test_a_buffer_needs_four_registers(reference: bool) -> None:
+def test_a_buffer_needs_four_registers() -> None:
     """Prevents: a buffer at NULL, whose four words reach beyond the scalar registers."""
     # buffer_load_b32 with the descriptor at NULL and at s6; s_buffer_load_b32 s0, null, 0x0
     loads = [[0xC405007C, 0x00800000 | register << 9 | 1, 0] for register in (125, 6)]
     for words in [*loads, [0xF402003E, 0xF8000000]]:
-        options = Options(reference=reference)
-        device, module = load([*words, _RDNA_END], WAVE32, (), options, "gfx1201")
+        device, module = load([*words, _RDNA_END], WAVE32, (), Options(), "gfx1201")
         with pytest.raises(EmulationError, match=r"a buffer at s\d+, which is not a multiple of 4"):
             device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
 
 
 @pytest.mark.parametrize("register", [128, 200, 256, 300, 508])
-@pytest.mark.parametrize("reference", [False, True])
-def test_a_buffer_is_in_scalar_registers(reference: bool, register: int) -> None:
+def test_a_buffer_is_in_scalar_registers(register: int) -> None:
     """Prevents: a buffer at a constant or a vector register, behind the scalar registers."""
     # buffer_load_b32 and buffer_atomic_add_u32, whose descriptor has a number of 9 bits
     for word in (0xC405007C, 0xC40D407C):
         words = [word, 0x00800000 | register << 9 | 1, 0, _RDNA_END]
-        device, module = load(words, WAVE32, (), Options(reference=reference), "gfx1201")
+        device, module = load(words, WAVE32, (), Options(), "gfx1201")
         with pytest.raises(EmulationError, match=f"operand {register}, which is not a scalar"):
             device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
 
@@ -77,31 +74,25 @@ def test_a_buffer_is_in_scalar_registers(reference: bool, register: int) -> None
         ([0xD28A0000, 0x000200C1], "the number of a lane in a vector register"),
     ],
 )
-@pytest.mark.parametrize("reference", [False, True])
-def test_operands_of_a_wrong_kind_are_unsupported(
-    reference: bool, words: list[int], why: str
-) -> None:
+def test_operands_of_a_wrong_kind_are_unsupported(words: list[int], why: str) -> None:
     """Prevents: a RuntimeError for a register or constant that an instruction cannot have there."""
     # 256 vector registers, so that each number of one is valid.
     descriptor = replace(DESCRIPTOR, rsrc1=31, rsrc3=63)
-    device, module = load([*words, END], descriptor, (), Options(reference=reference))
+    device, module = load([*words, END], descriptor)
     with pytest.raises(EmulationError, match=re.escape(why)):
         device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
 
 
-@machines.ENGINES
-def test_a_lane_of_a_constant_is_the_constant(engine: str) -> None:
+def test_a_lane_of_a_constant_is_the_constant() -> None:
     """Prevents: an IndexError for V_READLANE_B32 with a constant as its vector."""
     scalars = np.full(128, 63, U32)
     # v_readlane_b32 s0, -1, s5
-    with machines.in_engine(engine):
-        w = machines.run(decode_words(0xD2890000, 0xAC1, arch="gfx942"), scalars=scalars)
+    w = machines.run(decode_words(0xD2890000, 0xAC1, arch="gfx942"), scalars=scalars)
     assert w.s[0, 0] == 2**32 - 1
     assert w.s[0, 1] == 63
 
 
-@machines.ENGINES
-def test_a_scalar_load_to_null_changes_no_register(engine: str) -> None:
+def test_a_scalar_load_to_null_changes_no_register() -> None:
     """Prevents: a load to NULL that overwrites EXEC, the registers behind it."""
     map_ = AddressMap()
     base = map_.own(np.arange(1, 17, dtype=U32))
@@ -109,8 +100,7 @@ def test_a_scalar_load_to_null_changes_no_register(engine: str) -> None:
     scalars[4:6] = base & 0xFFFFFFFF, base >> 32
     # s_load_b64, s_load_b128 and s_load_b32 null, s[4:5], 0x0
     for word in (0xF4003F02, 0xF4005F02, 0xF4001F02):
-        with machines.in_engine(engine):
-            w = machines.run(decode_words(word, 0xF8000000), scalars=scalars.copy(), map_=map_)
+        w = machines.run(decode_words(word, 0xF8000000), scalars=scalars.copy(), map_=map_)
         assert (w.s[0, :126] == scalars[:126]).all()
         assert w.s[0, 126] == 2**32 - 1
         assert not w.machine.faults.all

@@ -1,26 +1,21 @@
-"""Every operation of the emulator, in both engines, compared with the vendor's pseudocode."""
+"""Every operation of the emulator, compared with the vendor's pseudocode."""
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 
-from gfxemu import program
 from gfxemu.arrays import U32, U64, Array
-from gfxemu.decode import Instruction
 from gfxemu.isa import CDNA, RDNA3, RDNA4
-from gfxemu.table import PACKED, SCALAR, TYPES, VECTOR, Operation
+from gfxemu.operations import PACKED, SCALAR, SIZES, VECTOR, Operation
+from gfxemu.registers import VCC
 from gfxemu.tests import hand_computed, machines
 from gfxemu.tests.vendor_pseudocode import Lane, NotUnderstoodError, Value, pseudocode, u
-from gfxemu.waves import VCC, Waves
 
-assert program
 #: Operations whose results the hardware approximates.
 ROUGH = ("EXP", "LOG", "RCP", "RSQ", "SQRT", "SIN", "COS")
 _SOURCES = (0, 2, 4)  # Registers of the operands, of which each may take two
@@ -35,15 +30,6 @@ ROUNDS = pytest.mark.parametrize(
 
 def seeded(name: str, number: int) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(f"{name}{number or ''}".encode()))
-
-
-def run_in_both(insn: Instruction, **state: Any) -> list[Waves]:
-    """Run an instruction in the engine that users run, and in NumPy."""
-    found = []
-    for engine in ("C", "NumPy"):
-        with machines.in_engine(engine):
-            found.append(machines.run(insn, **state))
-    return found
 
 
 def type_of(kind: str, operation: Operation) -> str:
@@ -118,7 +104,7 @@ def expected(
 
 
 def same(found: int, wanted: Value, kind: str, rough: bool) -> bool:
-    width = TYPES[kind]().itemsize * 8
+    width = SIZES[kind] * 8
     got = Value("b", 64, found).as_(kind[0], width)
     want = Value("b", 64, wanted.bits).as_(kind[0], width)
     if kind[0] == "f":
@@ -173,17 +159,21 @@ def _check_vector_operation(name: str, tables: str, rng: np.random.Generator) ->
         scalars[number], scalars[number + 1] = mask & 0xFFFFFFFF, mask >> 32
     literal = next((int(raw[0, 0]) for (n, raw) in values if n == "SIMM32"), None)
     insn = machines.instruction(name, form, fields, literal=literal)
-    ran = run_in_both(insn, registers=registers, scalars=scalars)
+    w = machines.run(insn, registers=registers, scalars=scalars)
     for lane in range(LANES):
         state = {n: u(int(raw[0, lane]), 64) for n, raw in values} | {"D1": u(0, 1)}
         state.setdefault("D0", u(0, 64))
         want = expected(name, tables, lane, state, mask)
-        for w in ran:
-            _compare(w, operation, want, lane, name, [hex(v.bits) for v in state.values()])
+        _compare(w, operation, want, lane, name, [hex(v.bits) for v in state.values()])
 
 
 def _compare(
-    w: Waves, operation: Operation, want: dict[str, Value], lane: int, name: str, state: list[str]
+    w: machines.Waves,
+    operation: Operation,
+    want: dict[str, Value],
+    lane: int,
+    name: str,
+    state: list[str],
 ) -> None:
     rough = any(word in name for word in ROUGH)
     for kind in operation.outputs:
@@ -245,10 +235,10 @@ def _check_scalar_operation(name: str, tables: str, rng: np.random.Generator, wa
         place += kind not in ("scc", "k", "ku") and not kind.startswith("dst")
     condition = np.array([[bool(state["SCC"].value)] for state in states])
     insn = machines.instruction(name, form, fields)
-    ran = run_in_both(insn, scalars=scalars, scc=condition, count=waves)
+    w = machines.run(insn, scalars=scalars, scc=condition, count=waves)
     for wave, state in enumerate(states):
         want = expected(name, tables, 0, state, 0)
-        for kind, w in itertools.product(operation.outputs, ran):
+        for kind in operation.outputs:
             if kind == "scc":
                 assert bool(w.scc[wave, 0]) == want["SCC"].value, (name, state)
             else:
@@ -269,7 +259,7 @@ def test_packed_operation(name: str, tables: str, rounds: range) -> None:
 def _check_packed_operation(name: str, tables: str, rng: np.random.Generator) -> None:
     operation = PACKED[name]
     kind = operation.inputs[0]
-    double = TYPES[kind]().itemsize == 4
+    double = SIZES[kind] == 4
     registers = np.zeros((12, 1, LANES), U32)
     sources = []
     for place in range(len(operation.inputs)):
@@ -281,13 +271,13 @@ def _check_packed_operation(name: str, tables: str, rng: np.random.Generator) ->
         sources.append(raw)
     fields = {"src0": 256, "src1": 258, "src2": 260, "vdst": 256 + _RESULT}
     fields |= {"opsel": 0, "opsel_hi": 3, "opsel_hi2": 1}
-    ran = run_in_both(machines.instruction(name, "VOP3P", fields), registers=registers)
+    w = machines.run(machines.instruction(name, "VOP3P", fields), registers=registers)
     for lane in range(LANES):
         state = {f"S{n}": u(int(raw[0, lane]), 64) for n, raw in enumerate(sources)}
         state |= {"D0": u(0, 64), "tmp": u(0, 64), "OPSEL": u(0, 4), "OPSEL_HI": u(7, 4)}
         want = expected(name, tables, lane, state, 0)["D0"].bits
         width = 32 if double else 16
-        for w, at in itertools.product(ran, (0, width)):
+        for at in (0, width):
             found = int(w.v[_RESULT, 0, lane]) | int(w.v[_RESULT + 1, 0, lane]) << 32
             part = u(want >> at, width)
             got = found >> at & (1 << width) - 1

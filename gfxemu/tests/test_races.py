@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from gfxemu import native
 from gfxemu.faults import Fault
 from gfxemu.launch import Options
 from gfxemu.tests.programs import DESCRIPTOR, END, load, sopp, wait
@@ -43,10 +42,8 @@ def first_only(words: Sequence[int]) -> list[int]:
     return [*FIRST_ONLY, sopp("S_CBRANCH_VCCZ", len(words)), *words]
 
 
-def faults(
-    words: Sequence[int], reference: bool, waves: int = 2, checked: bool = False
-) -> tuple[Fault, ...]:
-    options = Options(reference=reference, checked=checked)
+def faults(words: Sequence[int], waves: int = 2, checked: bool = False) -> tuple[Fault, ...]:
+    options = Options(checked=checked)
     device, module = load([*SETUP, *words, END], DESCRIPTOR, options=options)
     result = device.launch(module, "test", (1, 1, 1), (64 * waves, 1, 1), bytes(512), 512)
     return tuple(fault for fault in result.faults if "uninitialised" not in fault.kind)
@@ -125,22 +122,19 @@ DISORDERED: dict[str, tuple[list[int], str, int, int, str]] = {
         "0x0 of the LDS, loaded by +0x28 global_load_lds_dword",
     ),
 }
-ENGINES = [True, pytest.param(False, marks=pytest.mark.skipif(native.engine() is None, reason=""))]
 
 
-@pytest.mark.parametrize("reference", ENGINES)
 @pytest.mark.parametrize("name", ORDERED)
-def test_ordered_accesses_are_not_faults(name: str, reference: bool) -> None:
+def test_ordered_accesses_are_not_faults(name: str) -> None:
     """Prevents: a race reported for accesses that a barrier, a wait or equal values make safe."""
-    assert faults(ORDERED[name], reference) == ()
+    assert faults(ORDERED[name]) == ()
 
 
-@pytest.mark.parametrize("reference", ENGINES)
 @pytest.mark.parametrize("name", DISORDERED)
-def test_accesses_without_an_order_are_faults(name: str, reference: bool) -> None:
+def test_accesses_without_an_order_are_faults(name: str) -> None:
     """Prevents: an LDS race or a missing wait that is not reported, or at the wrong instruction."""
     words, kind, pc, wave, detail = DISORDERED[name]
-    (fault,) = faults(words, reference)
+    (fault,) = faults(words)
     assert (fault.kind, fault.pc, fault.wave) == (kind, pc, wave)
     assert fault.detail.startswith(detail), fault.detail
 
@@ -148,8 +142,8 @@ def test_accesses_without_an_order_are_faults(name: str, reference: bool) -> Non
 def test_overwritten_bytes_are_reported_if_checked() -> None:
     """Prevents: an unnoticed missing barrier after LDS reads, which only fails on a slow wave."""
     words = [*write(OWN), *WAITED, *read(OTHER), *write(OWN, 3)]
-    assert faults(words, True) == ()
-    (fault,) = faults(words, True, checked=True)
+    assert faults(words) == ()
+    (fault,) = faults(words, checked=True)
     assert (fault.kind, fault.pc, fault.wave) == ("race", 0x38, 0)
     assert fault.detail.startswith("0x0 of the LDS, read by wave 1 at +0x30 ds_read_b32")
-    assert faults(ORDERED["read before the barrier"], True, checked=True) == ()
+    assert faults(ORDERED["read before the barrier"], checked=True) == ()

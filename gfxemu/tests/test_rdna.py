@@ -16,13 +16,13 @@ from gfxemu.decode import ENCODING, Instruction, only_tables
 from gfxemu.faults import EmulationError
 from gfxemu.isa import RDNA4
 from gfxemu.launch import Device, Module, Options
-from gfxemu.operands import Literals, UnsupportedError
-from gfxemu.program import bind
+from gfxemu.operands import UnsupportedError
 from gfxemu.rdna import translated_name
-from gfxemu.tests.machines import instruction, run, waves
+from gfxemu.records import NOTHING
+from gfxemu.registers import EXEC, M0, NULL, VCC
+from gfxemu.tests.machines import encode, instruction, run, waves
 from gfxemu.tests.programs import decode_words
 from gfxemu.waits import Waits
-from gfxemu.waves import EXEC, M0, NULL, VCC
 from qola_base.code_object.reader import CodeObject, Descriptor, Kernel
 
 ARCH = "gfx1201"
@@ -81,7 +81,7 @@ def test_rdna3_fields_have_the_names_and_values_of_cdna() -> None:
     insn = decode_words(0xDC521FF8, 0x017C0002, arch="gfx1100")
     assert (insn["saddr"], insn["offset"]) == (127, 0x1FF8)
     # s_waitcnt_vscnt null, 0x0
-    assert bind(decode_words(0xBC7C0000, arch="gfx1100"), Literals()) is None
+    assert encode(decode_words(0xBC7C0000, arch="gfx1100")).handler == NOTHING
 
 
 def test_an_offset_of_24_bits_is_signed() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from gfxemu import native
 from gfxemu.faults import EmulationError, Fault
 from gfxemu.launch import Options
 from gfxemu.tests.programs import DESCRIPTOR, END, load, sopp, wait
@@ -29,10 +28,8 @@ def load_to(register: int, load: tuple[int, int]) -> tuple[int, int]:
     return load[0], load[1] & 0xFFFFFF | register << 24
 
 
-def faults(
-    words: Sequence[int], reference: bool = False, strict: bool = False, waves: int = 1
-) -> tuple[Fault, ...]:
-    options = Options(reference=reference, strict=strict)
+def faults(words: Sequence[int], strict: bool = False, waves: int = 1) -> tuple[Fault, ...]:
+    options = Options(strict=strict)
     # A flat load needs a full 64-bit address in v[0:1].
     set_address = [0x7E000200, 0x7E020201] if FLAT[0] in words else []
     device, module = load([*set_address, *words, END], DESCRIPTOR, options=options)
@@ -94,37 +91,32 @@ MISSED: dict[str, tuple[list[int], int, str]] = {
         "v1, loaded by +0x8 global_load",
     ),
 }
-ENGINES = [True, pytest.param(False, marks=pytest.mark.skipif(native.engine() is None, reason=""))]
 
 
-@pytest.mark.parametrize("reference", ENGINES)
 @pytest.mark.parametrize("name", COVERED)
-def test_loads_covered_by_a_wait_are_not_faults(name: str, reference: bool) -> None:
+def test_loads_covered_by_a_wait_are_not_faults(name: str) -> None:
     """Prevents: a missing wait reported for a kernel that follows the documented memory order."""
-    assert faults(COVERED[name], reference) == ()
+    assert faults(COVERED[name]) == ()
 
 
-@pytest.mark.parametrize("reference", ENGINES)
 @pytest.mark.parametrize("name", MISSED)
-def test_missing_waits_are_faults(name: str, reference: bool) -> None:
+def test_missing_waits_are_faults(name: str) -> None:
     """Prevents: a missing wait that is not reported, or reported at the wrong instruction."""
     words, pc, detail = MISSED[name]
-    (fault,) = faults(words, reference)
+    (fault,) = faults(words)
     assert (fault.kind, fault.pc, fault.workgroup, fault.wave) == ("missing wait", pc, 0, 0)
     assert fault.detail.startswith(detail), fault.detail
 
 
-@pytest.mark.parametrize("reference", ENGINES)
-def test_only_waves_on_the_path_are_faulty(reference: bool) -> None:
+def test_only_waves_on_the_path_are_faulty() -> None:
     """Prevents: waves that diverge or join, and inherit the pending loads of other waves."""
     # Only the second wave, 64 > v0 false, loads v1; both read it.
     words = [0x7D9800C0, sopp("S_CBRANCH_VCCNZ", 2), *GLOBAL, READ]
-    (fault,) = faults(words, reference, waves=2)
+    (fault,) = faults(words, waves=2)
     assert (fault.pc, fault.wave) == (16, 1)
 
 
-@pytest.mark.parametrize("reference", ENGINES)
-def test_a_strict_launch_ends_at_a_missing_wait(reference: bool) -> None:
+def test_a_strict_launch_ends_at_a_missing_wait() -> None:
     """Prevents: a user's kernel test passes although a wait is missing."""
     with pytest.raises(EmulationError, match="missing wait: v1, loaded by"):
-        faults([*GLOBAL, READ], reference, strict=True)
+        faults([*GLOBAL, READ], strict=True)

@@ -35,7 +35,7 @@ def sources_digest(root: Path = ROOT) -> str:
     These are the modules of the emulator, the reference and the comparison, the emulator's engine
     in C and the versions of packages.
     """
-    files = [*find_modules(_REPLAY, root=root), *sorted((root / "gfxemu").glob("*.c"))]
+    files = [*find_modules(_REPLAY, root=root), *sorted((root / "gfxemu").glob("*.[ch]"))]
     sources = [[path.relative_to(root).as_posix(), sha256_of(path)] for path in files]
     return sha256_of_json([sources, [[name, version(name)] for name in _PACKAGES]])
 

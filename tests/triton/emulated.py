@@ -26,15 +26,10 @@ _INSTANCES: dict[str, Instance] = {}
 
 
 class Emulated:
-    """A device that owns the arguments of its kernels, and runs kernels with all checks.
+    """A device that owns the arguments of its kernels, and runs kernels with all checks."""
 
-    Args:
-        reference: run kernels with the emulator's reference engine in NumPy.
-    """
-
-    def __init__(self, reference: bool = False) -> None:
-        self.device = Device(Options(strict=True, reference=reference))
-        self._results: list[bytes] = []
+    def __init__(self) -> None:
+        self.device = Device(Options(strict=True))
         self._modules: dict[str, Module] = {}
         self._owned: set[int] = set()
 
@@ -53,11 +48,6 @@ class Emulated:
             pack_arguments(instance.arguments, {n: self._address(v) for n, v in values.items()}),
             compiled.launch["shared"],
         )
-        self._results += [v.tobytes() for v in values.values() if isinstance(v, np.ndarray)]
-
-    def results(self) -> list[bytes]:
-        """Return the tensors after each launch."""
-        return self._results
 
     def _address(self, value: Any) -> Any:
         if not isinstance(value, np.ndarray):

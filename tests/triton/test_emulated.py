@@ -35,13 +35,3 @@ def test_compiled_kernels_agree_with_float64(name: str, arch: str) -> None:
     """Prevents: the compiler or its arguments turn a correct source into a wrong kernel."""
     device = Emulated()
     check(replace(PROBLEMS[name]), device.run, backward=True, arch=arch)
-
-
-def test_both_engines_agree() -> None:
-    """Prevents: results of kernels with waves of 32 lanes depend on the emulator's engine."""
-    results = []
-    for reference in (False, True):
-        device = Emulated(reference)
-        check(replace(PROBLEMS["plain"]), device.run, backward=False, arch="gfx1100")
-        results.append(device.results())
-    assert results[0] == results[1]

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from gfxemu import native
 from gfxemu.decode import sweep
 from gfxemu.hip import Hip
 from gfxemu.launch import Device, Module, Options, Result
@@ -189,10 +188,8 @@ def test_kernels_agree(pattern: str) -> None:
     assert {verdict.name for trial in outcome.trials for verdict in trial.verdicts} == {"lse", "o"}
 
 
-def run_in_both_engines(direction: str, arch: str) -> tuple[EmulatedRun, EmulatedRun]:
-    """Run a problem in both engines; check equal results and instruction counts."""
-    if native.engine() is None:
-        pytest.skip("no engine for this machine")
+def run_problem(direction: str, arch: str, options: Options | None = None) -> EmulatedRun:
+    """Run a problem."""
     sizes = {"hdim": 32, "seqlen_q": 130, "seqlen_k": 150, "nhead_q": 2, "nhead_k": 1}
     manifest, dtype = ("OTHER_ARCHS", "bf16") if arch == "gfx1201" else ("CI", "fp16")
     problem = make_problem(direction, dtype, return_lse=direction == "fwd", **sizes)
@@ -200,15 +197,11 @@ def run_in_both_engines(direction: str, arch: str) -> tuple[EmulatedRun, Emulate
     (call,) = case.calls
     inputs = contents(problem, tensors(problem, arch, call.sample.data), arch)
     names = ("o", "lse") if direction == "fwd" else ("dq", "dk", "dv")
-    native_run, reference_run = (
-        Emulator(Options(reference=reference)).run(call, arch, case.codes_of(call), inputs, names)
-        for reference in (False, True)
-    )
-    for name in names:
-        assert native_run.results[name].tobytes() == reference_run.results[name].tobytes(), name
-    assert native_run.instructions == reference_run.instructions > 10_000
-    assert native_run.error == reference_run.error == ""
-    return native_run, reference_run
+    emulator = Emulator(options or Options())
+    found = emulator.run(call, arch, case.codes_of(call), inputs, names)
+    assert found.error == ""
+    assert found.instructions > 10_000
+    return found
 
 
 _THOROUGH = pytest.mark.thorough
@@ -224,27 +217,32 @@ _THOROUGH = pytest.mark.thorough
         pytest.param("fwd", "gfx1201", marks=_THOROUGH),
     ],
 )
-def test_both_engines_agree(direction: str, arch: str) -> None:
-    """Prevents: results, faults or instruction counts that differ between the two engines."""
-    first, second = run_in_both_engines(direction, arch)
-    assert first.findings == second.findings == ()
+def test_checks_do_not_change_results(direction: str, arch: str) -> None:
+    """Prevents: a checked launch with other results, or with another number of instructions."""
+    plain, checked = (
+        run_problem(direction, arch, Options(checked=checked)) for checked in (False, True)
+    )
+    assert plain.findings == ()
+    assert plain.instructions == checked.instructions
+    assert {name: array.tobytes() for name, array in plain.results.items()} == {
+        name: array.tobytes() for name, array in checked.results.items()
+    }
 
 
 @pytest.mark.parametrize(
     "arch", ["gfx950", *(pytest.param(arch, marks=_THOROUGH) for arch in ("gfx942", "gfx1201"))]
 )
-def test_both_engines_report_the_same_missing_waits(
+def test_missing_waits_of_each_counter_are_reported(
     monkeypatch: pytest.MonkeyPatch, arch: str
 ) -> None:
-    """Prevents: a missing wait that only one engine reports, or reports for another wave."""
+    """Prevents: a missing wait that is not reported, for one of the kinds of loads."""
     edit_kernels(monkeypatch, partial(drop_waits, arch=arch))
-    first, second = run_in_both_engines("fwd", arch)
-    assert first.findings == second.findings
-    assert any(": race: " in finding for finding in first.findings)
+    findings = run_problem("fwd", arch).findings
+    assert any(": race: " in finding for finding in findings)
     for load in ("s_load", "buffer_load", "ds_load" if arch == "gfx1201" else "ds_read"):
-        assert any(
-            "loaded by +0x" in finding and f" {load}" in finding for finding in first.findings
-        ), load
+        assert any("loaded by +0x" in finding and f" {load}" in finding for finding in findings), (
+            load
+        )
 
 
 def test_checks_report_only_uninitialised_registers() -> None:
@@ -452,11 +450,9 @@ def test_dropped_waits_fail(
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("direction", ["fwd", "bwd"])
 def test_dropped_barriers_fail(monkeypatch: pytest.MonkeyPatch, direction: str, arch: str) -> None:
-    """Prevents: unreported LDS races between waves, or engines that report different races."""
+    """Prevents: unreported LDS races between waves."""
     edit_kernels(monkeypatch, drop_barriers)
-    first, second = run_in_both_engines(direction, arch)
-    assert first.findings == second.findings
-    assert any(": race: " in finding for finding in first.findings)
+    assert any(": race: " in finding for finding in run_problem(direction, arch).findings)
 
 
 def test_a_barrier_behind_reads_is_missing_if_checked() -> None:

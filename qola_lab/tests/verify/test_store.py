@@ -13,7 +13,12 @@ from qola.common.packages import QOLA
 from qola_lab.verify import store
 from qola_lab.verify.store import DIRECTORY, VerdictStore, sources_digest
 
-DECIDE = ("emulate/engine.c", "reference/attention.py", "verify/expected.py")
+DECIDE = (
+    "emulate/engine.c",
+    "emulate/arithmetic.h",
+    "reference/attention.py",
+    "verify/expected.py",
+)
 #: Report markup, and selection of problems (part of a case): they do not change verdicts.
 OTHERS = ("verify/page.py", "verify/sample.py")
 
