@@ -18,7 +18,7 @@ from gfxemu.records import (
     Context,
     Record,
 )
-from gfxemu.registers import AGPRS, NULL, VGPRS
+from gfxemu.registers import AGPRS, NULL, SGPRS, VGPRS
 
 #: Bytes of an access by the last word of its name.
 _SIZES = {
@@ -76,6 +76,8 @@ def _data_register(one: Instruction, name: str) -> int:
 
 def _first_of_four(register: int) -> int:
     """Return the first of the scalar registers that describe a buffer."""
+    if register >= SGPRS:
+        raise UnsupportedError(f"a buffer at operand {register}, which is not a scalar register")
     if register % 4:
         # No four begin at NULL, either.
         raise UnsupportedError(f"a buffer at s{register}, which is not a multiple of 4")

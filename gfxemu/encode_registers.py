@@ -203,6 +203,14 @@ def _modify(one: Instruction, record: Record, output: str) -> None:
         record.factor = int(np.array(factor, F64).view(I64))
 
 
+def _scalar_result(one: Instruction) -> int:
+    """Return the scalar register in the destination of a vector instruction."""
+    number = one["vdst"] % VGPRS
+    if number >= SGPRS:
+        raise UnsupportedError(f"a scalar result in operand {number}, not a scalar register")
+    return number
+
+
 def _clamp_integer(one: Instruction, record: Record) -> None:
     if one.name not in _CLAMPED_OPS:
         raise UnsupportedError("clamp of an integer")
@@ -217,7 +225,7 @@ def _result(context: Context, one: Instruction, record: Record, outputs: Sequenc
             number = one["sdst"]
         record.mask, record.exec_too = number, int(one.name.startswith("V_CMPX"))
     elif one.name.startswith("V_S_"):
-        number = one["vdst"] % VGPRS
+        number = _scalar_result(one)
         record.dst, record.result = number, ONE if number != NULL else NO_RESULT
     else:
         record.dst = context.row(one["vdst"])
@@ -336,7 +344,7 @@ def _readlane(context: Context, one: Instruction) -> Record:
     operands = [context.narrow(one, "src0")]
     if not first:
         operands.append(context.scalar(one, "src1"))
-    dst = one["vdst"] % VGPRS
+    dst = _scalar_result(one)
     if dst == NULL:
         return Record(NOTHING)
     return Record(RUN_READLANE, operands=operands, dst=dst, x=[int(first)])

@@ -60,18 +60,18 @@ def test_a_buffer_is_in_scalar_registers(register: int) -> None:
     ("words", "why"),
     [
         # v_cndmask_b32 with masks 10, v[66:67] and v[10:11]
-        ([0xD1000005, 0x02290280], "a mask that is not in scalar registers"),
-        ([0xD1000005, 0x05098280], "a mask that is not in scalar registers"),
-        ([0xD100000A, 0x7C2A1480], "a mask that is not in scalar registers"),
+        ([0xD1000005, 0x02290280], "source operand 138 as a mask"),
+        ([0xD1000005, 0x05098280], "source operand 322 as a mask"),
+        ([0xD100000A, 0x7C2A1480], "source operand 266 as a mask"),
         # v_pk_mul_f32 of an SDWA operand
         ([0xD3B14004, 0x180204F9], "source operand 249"),
         # v_readfirstlane_b32 and v_readlane_b32 to s196, v_cmp_lt_f32 to s[196:197]
         ([0x7F880501], "a scalar result in operand 196"),
         ([0xD28900C4, 0x00010101], "a scalar result in operand 196"),
-        ([0xD04100C4, 0x00020301], "a scalar result in operand 196"),
+        ([0xD04100C4, 0x00020301], "operand 196 as the destination of a mask"),
         # v_readlane_b32 and v_writelane_b32 of a lane in v0
-        ([0xD2890000, 0x000200C1], "the number of a lane in a vector register"),
-        ([0xD28A0000, 0x000200C1], "the number of a lane in a vector register"),
+        ([0xD2890000, 0x000200C1], "a vector register as src1"),
+        ([0xD28A0000, 0x000200C1], "a vector register as src1"),
     ],
 )
 def test_operands_of_a_wrong_kind_are_unsupported(words: list[int], why: str) -> None:
