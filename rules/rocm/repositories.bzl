@@ -3,6 +3,7 @@
 load("//rules/private:finding.bzl", "finding")
 load("//rules/private/repositories:debian_packages.bzl", "fetch_packages", "read_pins")
 load("//rules/private/repositories:host_python.bzl", "host_python")
+load("//rules/private/repositories:progress.bzl", "report_step")
 load(":detect.bzl", "detect_rocm")
 load(":libraries.bzl", "HEADER_LIBRARIES", "OTHER_LIBRARIES")
 
@@ -326,7 +327,7 @@ def _rocm_sdk_repository_impl(rctx):
         mirrors = json.decode(rctx.read(rctx.attr.mirrors)),
         mirrors_line = "qola.rocm(mirrors = [\"http://HOST/debian\"])",
     )
-    rctx.report_progress("laying out the SDK")
+    report_step(rctx, "laying out the ROCm compiler")
     result = rctx.execute([python, "-B", "-I", rctx.path(rctx.attr.layout), ".", "sdk"])
     if result.return_code != 0:
         fail(finding(

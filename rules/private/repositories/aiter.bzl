@@ -2,6 +2,7 @@
 
 load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
+load(":progress.bzl", "report_step")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:aiter.bzl.
 # Every file is a target: a header set names only the files that it includes.
@@ -114,6 +115,7 @@ def _apply_patches(rctx, directory):
 
 def _aiter_wheel_impl(rctx):
     patches = prepare_patches(rctx)
+    report_step(rctx, "fetching {} {}".format(rctx.attr.package, rctx.attr.version))
     run_qola(rctx, "qola.fetch.wheel", {
         "output": "aiter.zip",
         "package": rctx.attr.package,
@@ -149,6 +151,7 @@ affect the result.
 
 def _aiter_git_impl(rctx):
     patches = prepare_patches(rctx)
+    report_step(rctx, "fetching AITER at commit " + rctx.attr.commit[:12])
     run_qola(rctx, "qola.fetch.git", {
         "commit": rctx.attr.commit,
         "output": ".",

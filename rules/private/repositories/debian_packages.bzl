@@ -8,6 +8,7 @@ verifies the sha256.
 """
 
 load("//rules/private:finding.bzl", "finding")
+load(":progress.bzl", "report_step")
 
 # Part of every Debian and Ubuntu, and of bazelw's private tree. It knows the
 # machine's proxies and credentials, and needs no package lists.
@@ -224,16 +225,16 @@ def _fetch(rctx, source, packages):
     megabytes = 0
     for package in packages:
         megabytes += package.size
-    rctx.report_progress("{} packages ({} MB)".format(len(packages), megabytes // 1000000))
+    report_step(rctx, "fetching {} Debian packages ({} MB) of {}".format(len(packages), megabytes // 1000000, source.lock))
     asked = list(source.mirrors)
     missing = _download(rctx, packages, lambda p: [package_url(mirror, p) for mirror in source.mirrors])
     if missing and rctx.path(source.apt_helper).exists:
-        rctx.report_progress("{} packages from this machine's Debian mirror".format(len(missing)))
+        report_step(rctx, "fetching {} packages from this machine's Debian mirror".format(len(missing)))
         asked.append("this machine's apt")
         missing = _from_apt(rctx, source, missing)
     if missing and source.time:
         base = source.snapshot + "/" + source.time
-        rctx.report_progress("{} packages from {}".format(len(missing), base))
+        report_step(rctx, "fetching {} packages from {}".format(len(missing), base))
         missing, word = _from_snapshot(rctx, base, missing)
         asked.append(base + word)
     if missing:

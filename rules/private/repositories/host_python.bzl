@@ -1,6 +1,7 @@
 """Runs qola's Python in a repository rule."""
 
 load("//rules/private:finding.bzl", "finding")
+load(":progress.bzl", "say")
 
 # What a user's pip configuration may say about installing into their own
 # environment, and what --target or a download cannot be combined with. Where
@@ -74,9 +75,6 @@ def _words(options):
             words.append("--{}={}".format(name, value))
     return words
 
-# Bazel's print() would put DEBUG and a place of this file before it.
-_SAY = "import sys; sys.stderr.write(sys.argv[1])"
-
 def run_qola(rctx, module, options, fatal = True, packages = []):
     """Runs a module of qola's Python package.
 
@@ -113,5 +111,5 @@ def run_qola(rctx, module, options, fatal = True, packages = []):
             fail("\n" + error)
         return error
     if result.stderr.strip():
-        rctx.execute([python, "-I", "-c", _SAY, result.stderr.strip() + "\n"], quiet = False)
+        say(rctx, result.stderr.strip())
     return ""

@@ -2,6 +2,7 @@
 
 load(":aiter.bzl", "local_root", "patches_folder", "watch_patches")
 load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
+load(":progress.bzl", "report_step")
 
 # Of the rules for a manifest.
 MANIFEST_ATTRS = {
@@ -44,6 +45,7 @@ def _manifest_repository_impl(rctx):
     local = {}
     if source["kind"] == "local":
         local["checkout"] = local_root(rctx, source["path"])
+    report_step(rctx, "planning {}".format(rctx.attr.display))
     options = local | {
         "aiter": tree,
         "aiter-repository": rctx.attr.aiter_name,

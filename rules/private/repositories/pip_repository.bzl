@@ -3,6 +3,7 @@
 load("@bazel_skylib//lib:shell.bzl", "shell")
 load("//rules/private:finding.bzl", "finding")
 load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
+load(":progress.bzl", "report_step")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:pip_repository.bzl.
 
@@ -74,6 +75,7 @@ def _pip_repository_impl(rctx):
     python = host_python(rctx)
     requirements = rctx.path(rctx.attr.requirements)
     rctx.watch(requirements)
+    report_step(rctx, "installing the Python packages of {}".format(requirements.basename))
 
     # The pin of one file needs no other tags than that file's.
     options = ["--python-version=" + rctx.attr.python_version, "--platform=" + rctx.attr.platform] if rctx.attr.platform else []

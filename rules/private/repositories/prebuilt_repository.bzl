@@ -4,6 +4,7 @@ load("//rules/private:finding.bzl", "finding")
 load(":aiter.bzl", "PATCH_ATTRS", "prepare_patches")
 load(":host_python.bzl", "run_qola")
 load(":manifest_repository.bzl", "MANIFEST_ATTRS", "watch_triton_files")
+load(":progress.bzl", "report_step")
 
 _VARIABLE = "QOLA_PREBUILT"
 
@@ -25,6 +26,7 @@ def _prebuilt_repository_impl(rctx):
     manifest = rctx.path(rctx.attr.manifest)
     rctx.watch(manifest)
     rctx.watch(rctx.path(rctx.attr.rocm))
+    report_step(rctx, "fetching a prebuilt bundle of {}".format(rctx.attr.display))
     run_qola(rctx, "qola.prebuilt.repository_rule", {
         "aiter": rctx.attr.aiter,
         "archs": rctx.attr.archs,
