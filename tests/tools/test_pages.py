@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import itertools
 import json
 import os
@@ -10,7 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import filter as matching
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from qola.cli import main
 from qola.cli.command_line import build_parser
 from qola.common.version import __version__
 from qola.manifest.load import loads
@@ -208,18 +210,63 @@ def test_shell_blocks_can_be_pasted(page: Path) -> None:
         for words in qola_commands(block):
             # "..." stands for further words.
             build_parser().parse_args([word for word in words if word != "..."])
+        for command in re.findall(r"(?:^|[ /])(?:bazelw|bazel) (.+)$", block, re.MULTILINE):
+            assert wrong_bazel_words(command.partition(" -- ")[0].split()) == [], command
     for block in (*blocks(page, "sh"), *blocks(page, "starlark")):
         places = r"(?<![\w/.@:-])(?:examples|manifests|tests|tools)/[\w./-]*\w(?![\w*<])"
         missing = [name for name in re.findall(places, block) if not (ROOT / name).exists()]
         assert missing == []
 
 
+#: Attributes that all rules have, and those of cc_binary and cc_test that programs in HIP pass on.
+_OF_EVERY_RULE = {"name", "tags", "testonly", "visibility", "target_compatible_with"}
+_OF_PROGRAMS = {"data", "env", "args", "linkopts", "size", "timeout"}
+
+
+def attributes_by_rule() -> dict[str, dict[str, bool]]:
+    """Return the attributes of each rule and tag in api.md, and whether they are required."""
+    found = {}
+    for heading, text in re.findall(
+        r"^### (\S+)\n(.*?)(?=^###? |\Z)",
+        text_of("docs/reference/api.md"),
+        re.MULTILINE | re.DOTALL,
+    ):
+        rows = re.findall(r"^\| `(\w+)` \| [^|]* \| ([^|]*) \|", text, re.MULTILINE)
+        found[heading] = {name: default.strip() == "required" for name, default in rows}
+    for program in ("hip_binary", "hip_test"):
+        further = dict.fromkeys([*found["hip_library"], *_OF_PROGRAMS], False)
+        found[program] = further | found[program]
+    return found
+
+
+def wrong_attributes(block: str) -> list[str]:
+    """Return the calls of rules and tags in Starlark that have a wrong attribute, or lack one."""
+    known, wrong = attributes_by_rule(), []
+    for call in ast.walk(ast.parse(block)):
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in known:
+            continue
+        attributes = known[ast.unparse(call.func)]
+        given = {keyword.arg for keyword in call.keywords if keyword.arg}
+        # "..." stands for further attributes.
+        whole = not call.args and all(keyword.arg for keyword in call.keywords)
+        required = {name for name, is_required in attributes.items() if is_required and whole}
+        if given - attributes.keys() - _OF_EVERY_RULE or required - given:
+            wrong.append(ast.unparse(call))
+    return wrong
+
+
+def starlark_blocks(page: Path) -> list[str]:
+    """Return the blocks in Starlark, also those that a page highlights as Python."""
+    named = [b for b in blocks(page, "python") if re.search(r"@qola//|# MODULE\.bazel|# BUILD", b)]
+    return blocks(page, "starlark") + named
+
+
 @by_page
 def test_starlark_blocks_can_be_pasted(page: Path) -> None:
-    """Prevents: a block that loads a missing name, or whose repository is not visible."""
-    found = blocks(page, "starlark")
+    """Prevents: a block with a missing name or attribute, or whose repository is not visible."""
+    found = starlark_blocks(page)
     for block in found:
-        ast.parse(block)
+        assert wrong_attributes(block) == []
         for file, names in re.findall(r'load\("@qola//([^"]+)"((?:, *"\w+")+)\)', block):
             text = text_of(file.replace(":", "/"))
             for name in re.findall(r'"(\w+)"', names):
@@ -231,6 +278,93 @@ def test_starlark_blocks_can_be_pasted(page: Path) -> None:
     calls = re.findall(r"use_repo\(qola,([^)]*)\)", text)
     visible = {name for call in calls for name in re.findall(r"\w+", call)}
     assert used - visible == set()
+
+
+def test_wrong_attributes_are_found() -> None:
+    """Prevents: the test above passes for a misspelt, removed or forgotten attribute."""
+    good = 'hip_test(name = "t", srcs = ["t.hip"], emulated = True, size = "small")'
+    tag = 'qola.manifest(name = "mine", file = "//:mine.toml")'
+    assert wrong_attributes(f"{good}\n{tag}\nqola.manifest(...)") == []
+    for wrong in (good.replace("emulated", "emulate"), tag.replace("file", "path")):
+        assert len(wrong_attributes(wrong)) == 1, wrong
+    assert len(wrong_attributes('qola.manifest(name = "mine")')) == 1
+
+
+#: Tables that complete a part of a manifest.
+_PARTS = {
+    "qola": '[qola]\nnamespace = "mine"\n',
+    "build": '[build]\narchitectures = ["gfx950"]\nmode = "cpp_itfs"\n',
+    "modules": '[[modules]]\nname = "libmha_fwd"\n',
+}
+
+
+@by_page
+def test_manifests_can_be_pasted(page: Path) -> None:
+    """Prevents: an error for a manifest, or a part of one, that a page shows."""
+    for block in blocks(page, "toml"):
+        text = block.replace("RW...", "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3")
+        tables = set(re.findall(r"^\[+(\w+)", text, re.MULTILINE))
+        parts = {name: part for name, part in _PARTS.items() if name not in tables}
+        if "functions" in tables:
+            parts = {"build": _PARTS["build"].replace("cpp_itfs", "aiter")}
+        if len(tables) > 1:
+            # A whole manifest.
+            parts = {}
+        loads("\n".join([text, *parts.values()]), file=page.name)
+
+
+#: Commands that need no build, and those of them that take more than five seconds.
+_QUICK, _SLOW = ("init", "list", "plan", "compat"), ("compat", "manifests/te.toml", "--for")
+
+
+def first_commands() -> Iterator[Any]:
+    """Yield the quick commands in the first block of each page whose input files exist."""
+    for page in GUIDES:
+        for words in qola_commands("".join(blocks(page, "sh")[:1])):
+            inputs = [word for word in words[2:] if word.endswith((".toml", ".json"))]
+            inputs += words[1:2] if words[0] != "init" else []
+            if words[0] in _QUICK and all(
+                (ROOT / word).exists() for word in inputs if word[0] != "-"
+            ):
+                marks = [pytest.mark.thorough] if {*words} & {*_SLOW} else []
+                identity = f"{page.relative_to(ROOT)}: {shlex.join(words)}"
+                yield pytest.param(words, marks=marks, id=identity)
+
+
+@pytest.mark.parametrize("words", [*first_commands()])
+def test_the_first_block_of_a_page_runs(words: list[str], aiter_tree: Path, tmp_path: Path) -> None:
+    """Prevents: a first command that is valid, and fails."""
+    for name in ("manifests", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    reads_tree = words[0] != "init" or "--for" in words
+    tree = ["--aiter-root", str(aiter_tree)] if reads_tree else []
+    environ = {**os.environ, "QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    assert main([*words, *tree], environ, directory=tmp_path) == 0
+
+
+def test_first_commands_are_found() -> None:
+    """Prevents: the test above runs nothing."""
+    names = {parameter.values[0][0] for parameter in first_commands()}
+    assert names == {*_QUICK}
+
+
+def names_of_qola(block: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of what a block in Python imports from qola, or takes from fmha."""
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.ImportFrom) and re.match(r"qola(\.|$)", node.module or ""):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("fmha", "qola"):
+            yield {"fmha": "qola.fmha"}.get(ast.unparse(node.value), "qola"), node.attr
+
+
+@by_page
+def test_python_and_json_blocks_can_be_pasted(page: Path) -> None:
+    """Prevents: a block that is no Python or JSON, or that uses a name which qola does not have."""
+    for block in set(blocks(page, "python")) - set(starlark_blocks(page)):
+        for module, name in names_of_qola(block):
+            assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+    for block in blocks(page, "json"):
+        json.loads(block)
 
 
 def test_security_promises_have_tests() -> None:
@@ -305,11 +439,27 @@ def workflow_commands() -> Iterator[tuple[str, list[str]]]:
                     yield name, arguments[1:]
 
 
+def wrong_bazel_words(words: Sequence[str]) -> list[str]:
+    """Return the configurations and flags of qola in a command that do not exist."""
+    configs = set(re.findall(r"^(?:build|common|test):(\S+)", text_of(".bazelrc"), re.M))
+    wrong = []
+    for word in words:
+        option, _, value = word.partition("=")
+        flag = re.fullmatch(r"--(?:@qola)?//([\w/]*):(\w+)", option)
+        if option == "--config":
+            exists = value in configs
+        elif flag:
+            exists = targets(flag[1])[flag[2]]["kind"].endswith(("_flag", "_setting"))
+        else:
+            continue
+        wrong += [] if exists else [word]
+    return wrong
+
+
 def test_workflow_commands_exist() -> None:
     """Prevents: a workflow with an option, configuration or target that qola does not have."""
     commands = list(workflow_commands())
     assert {name for name, _ in commands} == WORKFLOW["jobs"].keys()
-    configs = set(re.findall(r"^(?:build|common|test):(\S+)", text_of(".bazelrc"), re.M))
     for name, arguments in commands:
         if arguments[:2] == ["run", "//:qola"]:
             assert targets("")["qola"]["actual"] == "//qola:program"
@@ -317,20 +467,16 @@ def test_workflow_commands_exist() -> None:
             build_parser().parse_args(arguments[arguments.index("--") + 1 :])
             continue
         assert arguments[0] in ("build", "test"), (name, arguments)
+        assert wrong_bazel_words(arguments) == [], name
         for word in arguments[1:]:
             option, _, value = word.partition("=")
-            if option == "--config":
-                assert value in configs, (name, word)
-            elif option.startswith("--@qola//:"):
-                flag = targets("")[option.rpartition(":")[2]]
-                assert flag["kind"].endswith("_flag"), (name, word)
-            elif option == "--credential_helper":
+            if option == "--credential_helper":
                 host, _, path = value.partition("=")
                 assert host == "cache.example.org"
                 assert (ROOT / path.removeprefix("%workspace%/")).is_file()
             elif word.startswith("//:"):
                 assert word.removeprefix("//:") in targets(""), (name, word)
-            else:
+            elif not re.match("--config=|--@qola//:", word):
                 assert word == "//..." or option == "--remote_cache", (name, word)
 
 
