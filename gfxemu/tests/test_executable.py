@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gfxemu.executable import is_executable
+from gfxemu.tests.emulated import run_emulated
 from gfxemu.tests.sdk import compiler_of
 
 RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
@@ -65,11 +65,7 @@ def compile_program(directory: Path, source: str, *flags: str) -> Path:
 
 def emulate(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program as `qola emulate` does."""
-    command = [sys.executable, "-m", "gfxemu.run_program", "--arch=gfx942"]
-    command += [f"--runtime={RUNTIME}", str(program), *arguments]
-    paths = os.pathsep.join(filter(None, sys.path))
-    env = {**os.environ, "PYTHONPATH": paths, "LD_LIBRARY_PATH": str(RUNTIME.parent)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return run_emulated(RUNTIME, "gfx942", program, *arguments)
 
 
 @pytest.mark.parametrize("flags", [(), ("-s",), ("-fdirect-access-external-data",)])
