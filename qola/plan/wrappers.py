@@ -15,6 +15,8 @@ _WIDTH = 100
 _ASM = "use_ext_asm"
 #: The type of the parameter with the stream and whether to measure time.
 _STREAM = "stream_config"
+#: The parameter with AITER's name of the type of Q, K and V.
+_TYPE = "q_dtype_str"
 
 #: Error for a public header in C++ without HIP, which Composable Kernel's headers need.
 _GUARD = (
@@ -82,7 +84,7 @@ _BEYOND = ",\n// and those of Composable Kernel that AITER has no function for"
 #: ignore a soft cap and skipped sequences.
 _CONDITIONS = {"fwd": ("{args}.logits_soft_cap == 0.f", "{args}.min_seqlen_q == 0"), "bwd": ()}
 _PROBLEM = (
-    "q_dtype_str",
+    _TYPE,
     "{args}.hdim_q",
     "{args}.hdim_v",
     "is_group_mode",
@@ -171,6 +173,11 @@ def _definition(function: EntryFunction, header: str, throws: bool) -> str:
         lines.append(f'    return qola_entry::answer("{function.name}", {asm}, {lambda_} {{')
     else:
         lines.append(f'    return qola_entry::value("{function.name}", [&] {{')
+    if streams:
+        # Trees without the parameter have the name of the type in the arguments.
+        names = [p.name for p in function.parameters if p.name == _TYPE]
+        checked = ", ".join([function.arguments[0], *names])
+        lines.append(f"        qola_entry::check_reach({checked});")
     # A lazy library repeats the call while kernels are missing, on the same stream.
     for name in streams:
         again = f"qola_entry::repeatable({function.arguments[0]}, {name}, [&](const auto& {name})"

@@ -228,14 +228,6 @@ inline void at_least_1(std::int64_t value, const char* name)
         invalid(std::string(name) + ": " + std::to_string(value) + ", expected 1 or more");
 }
 
-/// Bytes that the offsets of a kernel reach: they have 32 bits. Composable Kernel adds half of them to the offsets of
-/// stores that must not happen, so that they are beyond the tensor. Its offsets in elements are signed.
-inline constexpr double REACH = 4294967296.;
-inline constexpr double REACH_OF_STORES = REACH / 2;
-
-/// Rows by which the last tile exceeds a sequence, at most.
-inline constexpr double TILE_ROWS = 256;
-
 /// Returns the bytes of an element of Q, K and V, or of O.
 inline int bytes_of(int dtype, bool output)
 {
@@ -254,12 +246,10 @@ inline int bytes_of(int dtype, bool output)
 /// Refuses a stride with which the rows of one sequence, or of the pages, exceed the offsets of kernels.
 inline void check_rows(const qola_tensor& tensor, const char* name, std::int64_t rows, int bytes, bool written)
 {
-    const double most = written || bytes == 1 ? REACH_OF_STORES : REACH;
-    if((static_cast<double>(rows) + TILE_ROWS) * static_cast<double>(tensor.stride_row) * bytes > most)
-        throw Refused(QOLA_UNSUPPORTED,
-                      std::string(name) + ".stride_row: " + std::to_string(tensor.stride_row) + ", with " +
-                          std::to_string(rows) + " rows of " + std::to_string(bytes) +
-                          " bytes an element: a kernel reaches " + std::to_string(std::llround(most)) + " bytes");
+    const std::string field = std::string(name) + ".stride_row";
+    const std::string why = qola_entry::beyond_reach(field.c_str(), tensor.stride_row, rows, bytes, written);
+    if(!why.empty())
+        throw Refused(QOLA_UNSUPPORTED, why);
 }
 
 /// Refuses strides of Q, K, V, O, their gradients and the matrices of scores beyond the offsets of kernels.
@@ -294,13 +284,13 @@ inline bool assembly_reaches(const qola_mha_args& args)
     const auto reaches = [&](const qola_tensor& tensor, std::int64_t heads, std::int64_t rows, bool output) {
         const double last = static_cast<double>(args.batch) * static_cast<double>(tensor.stride_batch) +
                             static_cast<double>(heads) * static_cast<double>(tensor.stride_head) +
-                            (static_cast<double>(rows) + TILE_ROWS) * static_cast<double>(tensor.stride_row);
-        return last * bytes_of(args.dtype, output) <= REACH;
+                            (static_cast<double>(rows) + qola_entry::TILE_ROWS) * static_cast<double>(tensor.stride_row);
+        return last * bytes_of(args.dtype, output) <= qola_entry::REACH;
     };
     // Without strides of its own: dQ in 32 bits, which a backward adds up.
     const double sums = 4.0 * static_cast<double>(args.batch) * static_cast<double>(args.nhead_q) *
-                        (static_cast<double>(args.seqlen_q) + TILE_ROWS) * static_cast<double>(args.hdim_q);
-    if(args.dq.data != nullptr && sums > REACH)
+                        (static_cast<double>(args.seqlen_q) + qola_entry::TILE_ROWS) * static_cast<double>(args.hdim_q);
+    if(args.dq.data != nullptr && sums > qola_entry::REACH)
         return false;
     const auto rows_q = args.seqlen_q, rows_k = args.seqlen_k, heads_q = args.nhead_q, heads_k = args.nhead_k;
     return reaches(args.q, heads_q, rows_q, false) && reaches(args.k, heads_k, rows_k, false) &&

@@ -35,7 +35,8 @@ namespace status {
 constexpr float no_kernel = -1;
 /// The library has no code for the arch of the current device.
 constexpr float no_arch = -2;
-/// A call of the HIP runtime failed, or Composable Kernel refused the arguments.
+/// A call of the HIP runtime failed, or the arguments were refused: by Composable Kernel, or for a stride
+/// beyond the offsets of kernels. Standard error has the reason.
 constexpr float failed = -3;
 /// Only lazy libraries: the kernel of the problem is neither in a cache nor in a pack, and could not
 /// be compiled. Only split libraries: the pack of the device's arch is missing or refused. If the

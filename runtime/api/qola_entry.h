@@ -3,6 +3,7 @@
 
 #include "qola_call.h"
 #include "qola_common.h"
+#include "qola_reach.h"
 
 #include <hip/hip_runtime_api.h>
 

@@ -63,6 +63,7 @@ float mha_fwd_appendkv(const fmha_fwd_appendkv_args& args,
                        rope_enum rope_type)
 {
     return qola_entry::answer("mha_fwd_appendkv", false, [&](bool) {
+        qola_entry::check_reach(args, q_dtype_str);
         return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
             return ::qola_kv::mha_fwd_appendkv(args, stream_config, q_dtype_str, rope_type);
         });

@@ -12,7 +12,7 @@ from gfxemu.tests.emulated import run_emulated
 from gfxemu.tests.sdk import compiler_of
 from tests.bundle.project import Project, bundle, succeeds
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 #: Batches of fp16 and head dimension 32, and groups of bf16 and head dimension 128.
 BUNDLE, ASSEMBLY = bundle("QOLA_TEST_BUNDLE"), bundle("QOLA_TEST_ASM")
 RUNTIME = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from gfxemu.hip import Hip
 from qola_lab.fmha.__main__ import main
 from qola_lab.fmha.agreement import compared
 from qola_lab.fmha.registry import Registry, RegistryError
@@ -19,6 +22,7 @@ from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.tests.emulated.libraries import built_library
 from qola_lab.verify.host import Built
+from qola_lab.verify.values import entry_values
 
 FORWARD = make_problem(
     "fwd", "fp16", seqlen_q=70, seqlen_k=100, nhead_q=2, hdim=32, return_lse=True
@@ -99,6 +103,37 @@ def test_the_registry_does_not_choose_assembly_kernels() -> None:
     assert without.select(replace(FORWARD, use_asm=True), "gfx950") == without.select(
         FORWARD, "gfx950"
     )
+
+
+#: Sequences of this length, with rows that are as far apart as a C test has them.
+LONG = {"seqlen_q": 225304, "max_seqlen_q": 225304, "seqlen_k": 225304}
+STRIDES = ({"stride_q": 9728}, {"stride_k": 9728}, {"stride_v": 9728}, {"stride_o": 4864})
+
+
+def statuses(cases: Sequence[dict[str, int]]) -> list[float]:
+    """Call AITER's C++ function with changed arguments, in a process of its own."""
+    library = built_library("libmha_fwd")
+    assert library.caller
+    hip = Hip(library.runtime, "gfx950", runs=False)
+    hip.load(library.library)
+    call = hip.caller(library.caller)
+    values = entry_values(FORWARD, "gfx950", library.parameters["mha_fwd"])
+    return [call("mha_fwd", {**values, **case}) for case in cases]
+
+
+def test_strides_beyond_the_offsets_of_kernels_are_refused(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Prevents: wrong results of AITER's C++ functions for strides that the C functions refuse."""
+    cases = [*STRIDES, *({**LONG, **stride} for stride in STRIDES)]
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        found = pool.submit(statuses, cases).result()
+    assert [status >= 0 for status in found[: len(STRIDES)]] == [True] * len(STRIDES)
+    assert found[len(STRIDES) :] == [-3] * len(STRIDES)
+    shown = capfd.readouterr().err
+    for stride in STRIDES:
+        ((name, value),) = stride.items()
+        assert f"qola: mha_fwd: {name}: {value}, with 225304 rows of 2 bytes" in shown
 
 
 def redirect_function(library: Path, function: str, other: str, to: Path) -> Path:

@@ -40,6 +40,7 @@ float mha_bwd(const aiter::mha_bwd_args& args,
                                   deterministic);
 #endif
     return qola_entry::answer("mha_bwd", use_ext_asm, [&](bool use_asm) {
+        qola_entry::check_reach(args, q_dtype_str);
         return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
             return ::aiter::mha_bwd(args,
                                     stream_config,

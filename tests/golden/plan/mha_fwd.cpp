@@ -36,6 +36,7 @@ float mha_fwd(const aiter::mha_fwd_args& args,
                                   args.p_drop > 0.f);
 #endif
     return qola_entry::answer("mha_fwd", use_ext_asm, [&](bool use_asm) {
+        qola_entry::check_reach(args, q_dtype_str);
         return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
             return ::aiter::mha_fwd(args,
                                     stream_config,
@@ -62,6 +63,7 @@ float mha_fwd_splitkv(const aiter::mha_fwd_splitkv_args& args,
                       bool has_lse)
 {
     return qola_entry::answer("mha_fwd_splitkv", false, [&](bool) {
+        qola_entry::check_reach(args, q_dtype_str);
         return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
             return ::aiter::mha_fwd_splitkv(args,
                                             stream_config,
@@ -84,6 +86,7 @@ float mha_batch_prefill(const aiter::mha_batch_prefill_args& args,
                         bool use_ext_asm)
 {
     return qola_entry::answer("mha_batch_prefill", false, [&](bool) {
+        qola_entry::check_reach(args, q_dtype_str);
         return qola_entry::repeatable(args, stream_config, [&](const auto& stream_config) {
             return ::aiter::mha_batch_prefill(args,
                                               stream_config,
