@@ -218,15 +218,12 @@ def test_plan_lists_the_sources_of_other_modules(run: Run, here: Path) -> None:
     assert not [line for line in lines if line.startswith(("Estimated", "about", "total"))]
 
 
-def test_lazy_and_prebuilt_modules_for_aiter(run: Run, here: Path) -> None:
-    """Prevents: mode aiter ignores --lazy, or an error suggests another group of modules."""
+def test_prebuilt_modules_for_aiter(run: Run, here: Path) -> None:
+    """Prevents: an error that suggests another group of modules."""
     modules = '[[modules]]\nname = "module_activation"\n'
     (here / "serve.toml").write_text(
         f'[build]\narchitectures = ["gfx942"]\nmode = "aiter"\n{modules}'
     )
-    for command in ("build", "fetch"):
-        lazy = run(command, "serve.toml", "--lazy")
-        assert (lazy.code, 'serve.toml:3 [build].mode is "aiter"' in lazy.err) == (2, True)
     fetched = run("fetch", "serve.toml")
     assert fetched.code == 9
     assert "serve.toml:3 [build].mode\n" in fetched.err

@@ -120,8 +120,3 @@ def outcomes(device: Device) -> dict[Row, Outcome]:
     """Return the outcome of every row of a device, from one run of the program."""
     rows = [row for row in ROWS if row.device == device]
     return dict(zip(rows, run(rows, device).outcomes, strict=True))
-
-
-def devices() -> list[Device]:
-    """Return every device in the table."""
-    return list(dict.fromkeys(row.device for row in ROWS))
