@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import spec_from_file_location
+from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -31,10 +31,10 @@ _PACKAGES = (
     *("pandas", "numpy", "dateutil", "pytz", "six", "tzdata"),
     *("jinja2", "markupsafe", "packaging"),
 )
-_PATH = "QOLA_GENERATOR_PATH"
+_PATH = "GENERATOR_PATH"
 """Environment variable of a generator: the directories in which packages may be."""
 
-_MISSING = re.compile(rf"No module named '(?:{'|'.join(_PACKAGES)})'")
+_MISSING = re.compile(rf"No module named '({'|'.join(_PACKAGES)})'")
 
 # As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
 _PACKAGE_ROOT = Path(__file__).parent.parent.parent
@@ -67,7 +67,7 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
     python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
     command = [*python, module, *arguments]
     env = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
-    env[_PATH] = os.pathsep.join(filter(None, sys.path))
+    env[_PATH] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
     try:
         done = run_group(command, cwd=cwd, env=env, timeout=TIMEOUT, limit=_MAX_OUTPUT, merged=True)
     except TooLongError:
@@ -79,7 +79,7 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
         if done.code == 0:
             return
         tail = "\n".join(done.out.decode("utf-8", "replace").splitlines()[-_TAIL_LINES:])
-        if _MISSING.search(tail):
+        if (package := _MISSING.search(tail)) and find_spec(package[1]) is None:
             raise missing_packages("generators", place)
         found, expected = f"exit code {done.code}; the generator wrote:\n{tail}", "exit code 0"
     raise CodegenError(Finding(place, found, expected))

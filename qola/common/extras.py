@@ -45,7 +45,10 @@ def needs(extra: str, command: str) -> Iterator[None]:
 
 def missing_packages(extra: str, place: str) -> MissingPackagesError:
     """Return the error of a place that needs an extra whose packages are not all installed."""
-    missing = [name for module, name in EXTRAS[extra].items() if find_spec(module) is None]
+    packages = EXTRAS[extra]
+    missing = [name for module, name in packages.items() if find_spec(module) is None]
+    # Otherwise a package that one of them requires is missing.
+    missing = missing or [*packages.values()]
     fix = f"{sys.executable} -m pip install {' '.join(missing)}"
     if extra == "generators" and "BUILD_WORKSPACE_DIRECTORY" in os.environ:
         # Bazel has the packages of the other extras among the program's.
