@@ -113,7 +113,7 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
         calls += _torch_module(plan, torch, aiter)
     calls += map(_triton_kernel, plan.triton)
     symbols = ["bundle_files", "header_set"]
-    symbols += ["kernel_instances"] if plan.kernels else []
+    symbols += ["kernel_unit"] if plan.kernels else []
     if plan.triton:
         calls.append(_triton_library(plan))
         symbols += ["qola_triton_kernel", "qola_triton_library"]
@@ -211,7 +211,7 @@ def _kernel_unit(plan: Plan, unit: KernelUnit) -> str:
     batches = {b.name: [plan.kernels[index].name for index in b.kernels] for b in unit.batches}
     named_after_group = unit.name == f"{unit.module}/{unit.kernel_group}"
     return _call(
-        "kernel_instances",
+        "kernel_unit",
         name=unit.name,
         batches=batches or None,
         copts=list(unit.copts),

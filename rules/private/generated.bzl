@@ -14,7 +14,7 @@ load("//rules/triton:triton_kernel.bzl", _qola_triton_kernel = "qola_triton_kern
 load("//rules/triton:triton_library.bzl", _qola_triton_library = "qola_triton_library")
 load(":bundle.bzl", _bundle_files = "bundle_files")
 load(":emulation.bzl", _emulation_program = "emulation_program")
-load(":kernels.bzl", _header_set = "header_set", _kernel_instances = "kernel_instances")
+load(":kernels.bzl", _header_set = "header_set", _kernel_unit = "kernel_unit")
 load(":library.bzl", _prebuilt_library = "prebuilt_library", _public_headers = "public_headers")
 load(":manifest_targets.bzl", _aiter_targets = "aiter_targets", _manifest_targets = "manifest_targets")
 load(":modules.bzl", _function_libraries = "function_libraries", _module_library = "module_library", _python_module = "python_module", _torch_module = "torch_module")
@@ -23,7 +23,7 @@ aiter_targets = _aiter_targets
 bundle_files = _bundle_files
 function_libraries = _function_libraries
 header_set = _header_set
-kernel_instances = _kernel_instances
+kernel_unit = _kernel_unit
 manifest_targets = _manifest_targets
 module_library = _module_library
 public_headers = _public_headers

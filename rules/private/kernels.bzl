@@ -6,7 +6,7 @@ their content but neither the repository nor the tree that they come from.
 
 The rules, from source to library; each name in parentheses is the provider that the arrow passes on:
 
-    kernel_instances (macro of generated BUILD files: declares the following for the instances of one kernel group)
+    kernel_unit (macro of generated BUILD files: declares the following for a unit: kernel instances with the same flags and headers)
       kernel_sources  --(KernelSourcesInfo)-->  compiled_kernels  --(CompiledKernelsInfo: objects of all instances)
            |                                       |   ^                          |
            |   label_flag @qola_compile//:sources  |   | the same provider        v
@@ -76,18 +76,18 @@ headers that its direction includes, not all of Composable Kernel.
 )
 
 KernelSourcesInfo = provider(
-    doc = "Sources of a kernel group, and how to compile them.",
+    doc = "Sources of a unit, and how to compile them.",
     fields = {
         "archs": "dict from the name of each kernel instance or batch to compile to the list of its archs",
         "batches": "dict from a batch's name to the names of its kernel instances",
         "copts": "list of strings: compiler flags",
-        "headers": "HeaderSetInfo of the headers that all sources include; None in a kernel group without kernel instances",
+        "headers": "HeaderSetInfo of the headers that all sources include; None in a unit without kernel instances",
         "sources": "dict from the name of a kernel instance or a batch to its File",
     },
 )
 
 CompiledKernelsInfo = provider(
-    doc = "A kernel group, compiled; KernelObjectInfo is one of them.",
+    doc = "A unit, compiled; KernelObjectInfo is one of its kernel instances.",
     fields = {
         "commands": "dict from an arch to the hip_command for only that arch",
         "objects": "dict from the name of a kernel instance or a batch to its File",
@@ -121,7 +121,7 @@ kernel_sources = rule(
         "headers": attr.label(doc = "The header_set that all sources include.", mandatory = True, providers = [HeaderSetInfo]),
         "srcs": attr.label_list(allow_files = [".cpp"], doc = "<name>.cpp of each kernel instance and each batch. A batch includes ../<name>.cpp of its kernel instances.", mandatory = True),
     },
-    doc = "The sources of a kernel group, and how they are compiled.",
+    doc = "The sources of a unit, and how they are compiled.",
     provides = [KernelSourcesInfo],
 )
 
@@ -130,7 +130,7 @@ def _no_kernel_sources_impl(_ctx):
 
 no_kernel_sources = rule(
     implementation = _no_kernel_sources_impl,
-    doc = "A kernel group without kernel instances: the default of kernel_objects.",
+    doc = "A unit without kernel instances: the default of kernel_objects.",
     provides = [KernelSourcesInfo],
 )
 
@@ -228,7 +228,7 @@ compiled_kernels = rule(
         ),
         "_kernels": attr.label(cfg = _sources_transition, default = "@qola_compile//:kernels", providers = [CompiledKernelsInfo]),
     },
-    doc = "Compiles a kernel group by the kernel_objects target of the module qola_compile.",
+    doc = "Compiles a unit by the kernel_objects target of the module qola_compile.",
     provides = [CompiledKernelsInfo],
 )
 
@@ -291,8 +291,8 @@ def compile_targets(name, sources):
         **KERNEL_TARGET
     )
 
-def kernel_instances(name, directory, kernels, headers, kernel_group = None, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
-    """Declares the kernel instances of a kernel group, and the batches that libraries link.
+def kernel_unit(name, directory, kernels, headers, kernel_group = None, copts = [], entries = {}, batches = {}, visibility = ["//visibility:public"]):
+    """Declares a unit: kernel instances with the same flags and headers, and the batches that libraries link.
 
     | Target | Content |
     | --- | --- |
@@ -302,7 +302,7 @@ def kernel_instances(name, directory, kernels, headers, kernel_group = None, cop
     | `<name>.single.sources`, `<name>.single.compiled` | the same of each kernel instance of a batch, compiled by itself |
 
     Args:
-      name: prefix of the targets' names, <module>/<kernel group>.
+      name: the unit's name in plan.json, the prefix of the targets' names: <module>/<kernel group>, and .<header set> for other headers.
       directory: directory of the module, with kernels/<kernel>.cpp,
         kernels/batches/<batch>.cpp and entries/<entry>.cpp.
       kernels: dict from the name of a kernel instance to its archs.

@@ -69,7 +69,7 @@ KernelObjectInfo = provider(
         "commands": "dict from arch to what hip_command returned: how it is compiled for that arch alone",
         "entry": "File: the entry source",
         "name": "string: the kernel instance",
-        "kernel_group": "string: the kernel group that plan.json has it in",
+        "kernel_group": "string: the kernel group of its unit in plan.json",
         "src": "File: the source",
     },
 )

@@ -42,11 +42,11 @@ build --sandbox_add_mount_pair=/tmp --platforms=@qola//rules/rocm:linux_x86_64
 build --compilation_mode=opt --force_pic
 """
 BUILD = f"""
-load("@qola//rules/private:generated.bzl", "header_set", "kernel_instances")
+load("@qola//rules/private:generated.bzl", "header_set", "kernel_unit")
 KERNELS = ["kernel%d" % number for number in range({len(KERNELS)})]
 header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree = "scale.hpp")
 # Without ROCm's headers, which cost more than these kernels.
-kernel_instances(
+kernel_unit(
     name = "made/scale",
     copts = ["-nogpuinc"],
     directory = "made",

@@ -79,12 +79,12 @@ HIP_CONFIG = (
     "build --extra_toolchains=@qola//rules/rocm:toolchain",
 )
 TINY = """
-load("@qola//rules/private:generated.bzl", "header_set", "kernel_instances")
+load("@qola//rules/private:generated.bzl", "header_set", "kernel_unit")
 
 header_set(name = "headers", headers = ["scale.hpp"], include_dirs = ["."], tree = "scale.hpp")
 
 # Without ROCm's headers, which cost more than this kernel.
-kernel_instances(
+kernel_unit(
     name = "made/scale",
     batches = {"odd_pair": ["tiny", "broken"], "pair": ["tiny", "tinier"]},
     copts = ["-nogpuinc"],

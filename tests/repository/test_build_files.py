@@ -57,7 +57,7 @@ def test_kernels_with_other_headers_are_a_separate_group() -> None:
     sets = (*PLAN.header_sets, HeaderSet("fwd_1", ("inc",), ("inc/b.h",)))
     units = (replace(fwd, kernels=(0, 2)), other)
     found = parse_calls(replace(PLAN, units=units, header_sets=sets))
-    group = found["kernel_instances libmha_fwd/fwd.fwd_1"]
+    group = found["kernel_unit libmha_fwd/fwd.fwd_1"]
     assert (group["headers"], group["kernel_group"]) == (":fwd_1.headers", "fwd")
     assert group["entries"] == {"fwd_gfx9": ["k1"]}
     library = found["module_library libmha_fwd"]
@@ -67,7 +67,7 @@ def test_kernels_with_other_headers_are_a_separate_group() -> None:
 def test_flags_and_own_sources() -> None:
     """Prevents: a flag with other characters, or a module's own source that an arch lacks."""
     found = parse_calls(PLAN)
-    copts = found["kernel_instances libmha_fwd/fwd"]["copts"]
+    copts = found["kernel_unit libmha_fwd/fwd"]["copts"]
     assert tuple(copts) == PLAN.units[0].copts  # type: ignore[arg-type]
     own = {"own": "m/sources/own.cpp"}
     sources = found["module_library libmha_fwd"]["sources"]
