@@ -163,7 +163,7 @@ def install_build(chosen: ResolvedBuild, built: Built, output: Path) -> BuildRes
     directory = AITER_JIT if chosen.manifest.for_aiter else "lib"
     known = {module["name"]: module for module in bundled["modules"]}
     library_files = _library_files(chosen, results)
-    archs = bundled.get("archs") or chosen.spec.archs or chosen.manifest.architectures
+    archs = bundled.get("archs") or chosen.spec.archs or chosen.manifest.archs
     records: list[ModuleRecord] = []
     for name in names:
         result, error, library = results[name], built.errors.get(name, ""), None

@@ -1,4 +1,4 @@
-"""Chooses the architectures and modules to build."""
+"""Chooses the archs and modules to build."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def resolve_archs(
     place = manifest.place("build", "architectures")
     if requested:
         named, place = tuple(requested), "the archs asked for instead of the manifest's"
-    elif manifest.architectures:
-        named = manifest.architectures
+    elif manifest.archs:
+        named = manifest.archs
     elif default:
         named, place = tuple(default), "GPU_ARCHS"
     else:
@@ -78,7 +78,7 @@ def choose_archs(
         requested: of the command line; items may be lists, as in `gpu_archs` ($GPU_ARCHS).
     """
     archs = resolve_archs(split(requested), manifest, split([gpu_archs]), native)
-    return () if archs == manifest.architectures else archs
+    return () if archs == manifest.archs else archs
 
 
 def choose_modules(manifest: Manifest, groups: Sequence[str]) -> tuple[ModuleSpec, ...]:

@@ -228,7 +228,7 @@ class Manifest:
 
     Attributes:
         namespace: "" for plain ``qola::``.
-        architectures: sorted; () if not given.
+        archs: sorted; () if not given.
         warnings: findings that do not make the manifest invalid.
         max_bytes: size of a library above which the build fails.
         order: preferred kinds of kernels by direction, without default orders.
@@ -239,7 +239,7 @@ class Manifest:
     aiter_commit: str | None
     patches_dir: str | None
     rocm_versions: tuple[str, ...]
-    architectures: tuple[str, ...]
+    archs: tuple[str, ...]
     mode: ManifestMode
     keep_unreachable: bool
     refuse_proven_faults: bool
@@ -285,7 +285,7 @@ class Manifest:
             "namespace": self.namespace,
             "patches_dir": self.patches_dir,
             "rocm_versions": list(self.rocm_versions),
-            "architectures": list(self.architectures),
+            "architectures": list(self.archs),
             "mode": self.mode,
             "keep_unreachable": self.keep_unreachable,
             "batch": self.batch,

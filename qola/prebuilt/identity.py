@@ -103,7 +103,7 @@ def key_of(chosen: ResolvedBuild, rocm: Mapping[str, str], bazel_args: Sequence[
         ruleset=ruleset_digest(ruleset_root()),
         manifest=manifest.to_json(),
         modes=modes,
-        archs=tuple(sorted(set(chosen.spec.archs or manifest.architectures))),
+        archs=tuple(sorted(set(chosen.spec.archs or manifest.archs))),
         aiter={**source_identity(aiter.source), "patches": [pin.to_json() for pin in patches]},
         rocm=rocm,
         forms=chosen.forms.to_json(),

@@ -56,7 +56,7 @@ def write_repository(args: argparse.Namespace) -> None:
     (output / UNFETCHED).touch()
     trees = triton_trees(manifest, os.environ)
     (output / UNFETCHED).unlink()
-    write("variables.txt", "" if spec.archs or manifest.architectures else "GPU_ARCHS\n")
+    write("variables.txt", "" if spec.archs or manifest.archs else "GPU_ARCHS\n")
     request = make_request(
         manifest,
         args.manifest,

@@ -110,7 +110,7 @@ def test_options_reach_the_text(init: Init, tmp_path: Path) -> None:
     assert init("mine.toml", "--namespace", "te", "--arch", "gfx942", "--arch", "gfx950")[0] == 0
     manifest = load(tmp_path / "mine.toml")
     assert manifest.warnings == ()
-    assert (manifest.namespace, manifest.architectures) == ("te", ("gfx942", "gfx950"))
+    assert (manifest.namespace, manifest.archs) == ("te", ("gfx942", "gfx950"))
     assert "qola plan mine.toml\n" in (tmp_path / "mine.toml").read_text()
 
 
@@ -248,7 +248,7 @@ def test_native_archs_of_modules(
     arguments = ("--for", "aiter", "--arch", "native", "--aiter-root", "aiter")
     code, out, _ = init("-", *arguments)
     assert code == 0
-    assert loads(out, file="-").architectures == ("gfx942",)
+    assert loads(out, file="-").archs == ("gfx942",)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_every_key_of_rocm_qola_loads() -> None:
     assert manifest.aiter_commit == "d32b0cb62"
     assert manifest.patches_dir == "patches/aiter"
     assert manifest.rocm_versions == ("7", "7.2")
-    assert manifest.architectures == ("gfx942", "gfx950")
+    assert manifest.archs == ("gfx942", "gfx950")
     forward, backward = manifest.modules
     assert (forward.mode, backward.mode) == ("cpp_itfs", None)
     assert manifest.module_mode(backward) == "pybind"
@@ -108,7 +108,7 @@ def test_every_key_of_rocm_qola_loads() -> None:
 def test_defaults_equal_rocm_qolas() -> None:
     """Prevents: an absent key with another meaning than in ROCm/QoLA."""
     manifest = loads('[[modules]]\nname = "libmha_fwd"\n', file="m.toml")
-    assert (manifest.namespace, manifest.mode, manifest.architectures) == ("", "pybind", ())
+    assert (manifest.namespace, manifest.mode, manifest.archs) == ("", "pybind", ())
     assert (manifest.keep_unreachable, manifest.max_bytes) == (False, None)
     assert (manifest.aiter_commit, manifest.patches_dir, manifest.rocm_versions) == (None, None, ())
     (module,) = manifest.modules

@@ -39,7 +39,7 @@ def test_directions_without_a_function_of_aiter(aiter_tree: Path) -> None:
         ".dpad-0.dvpad-0"
     )
     both = loads(make_manifest([kernels[0].config, backward], ARCHS, namespace="b"), file="b.toml")
-    assert (both.namespace, both.architectures) == ("b", ARCHS)
+    assert (both.namespace, both.archs) == ("b", ARCHS)
     assert [module.name for module in both.modules] == ["libmha_bwd", "libmha_fwd"]
     assert {spec.config for spec in both.kernels} == {kernels[0].config, backward}
 

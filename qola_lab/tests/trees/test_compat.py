@@ -364,7 +364,7 @@ def test_compile_selects_the_smallest_kernels(tree: Path) -> None:
     texts, findings = small_manifests(built_library, generated)
     assert list(texts) == ["it_fwd_gfx942_gfx950", "it_fwd_gfx90a", "it_fwd_splitkv_gfx950"]
     several, *others = (loads(text, file=name) for name, text in texts.items())
-    assert several.architectures == ("gfx942", "gfx950")
+    assert several.archs == ("gfx942", "gfx950")
     assert several.modules[0].drop_directions == ("batch_prefill", "fwd_splitkv")
     chosen = [
         [(v.hdim, v.mode, v.mask) for v in manifest.fwd_variants] for manifest in (several, *others)

@@ -345,7 +345,7 @@ def test_archs_may_be_a_list(tmp_path: Path) -> None:
     record.write_text(json.dumps({"event": "module", "name": "module_norm"}), "utf-8")
     options = ["--arch", "gfx942,gfx950", "--arch=gfx90a"]
     assert aiter_record.main(["--from", str(record), "-o", str(output), *options]) == 0
-    assert load(output).architectures == ("gfx90a", "gfx942", "gfx950")
+    assert load(output).archs == ("gfx90a", "gfx942", "gfx950")
 
 
 def test_the_hook(environ: dict[str, str], tmp_path: Path) -> None:
