@@ -12,6 +12,7 @@ from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
+from qola.build.forms import without_form
 from qola.build.install import (
     BuildResult,
     ModuleRecord,
@@ -185,7 +186,7 @@ def install_build(chosen: ResolvedBuild, built: Built, output: Path) -> BuildRes
             error = error or "no library among the outputs"
         about = (result.seconds, built.broken[name], known.get(name))
         records.append(module_record(name, output / place, library, error, *about))
-    are_lazy = lazy and any(name in ATTENTION for name in names)
+    are_lazy = lazy and len(without_form("lazy", names)) < len(names)
     run = run_record(chosen, records, archs, lazy=are_lazy, bundle_error=built.bundle_error)
     whole = cast(BuildResult, {**bundled, **run})
     if built.wheels:

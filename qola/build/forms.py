@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qola.aiter.attention import ATTENTION
+from qola.common.layout import TRITON
 from qola.common.version import docs_url
 from qola.manifest.types import Manifest, ModuleSpec
 from qola.plan.spec import Forms
@@ -46,7 +47,9 @@ class Form:
     Attributes:
         option: the option that requests it.
         name: its description in errors.
-        parts: names of `_PARTS`; a build must have one of them.
+        parts: names of `_PARTS` that have it; a build must have one of them.
+        anywhere: a build without these parts can request it, too, but for AITER's own Python: an
+            environment variable requests it of all manifests.
         apart: forms that it does not go together with, of those in preceding rows of FORMS.
         needs: a form that it requires.
         advice: for modules without this form.
@@ -55,6 +58,7 @@ class Form:
     option: str
     name: str
     parts: tuple[str, ...]
+    anywhere: bool = False
     apart: tuple[str, ...] = ()
     needs: str = ""
     advice: str = ""
@@ -62,10 +66,10 @@ class Form:
 
 FORMS = {
     "lazy": Form(
-        "--lazy", "lazy libraries, which have no kernels inside", ("attention", "triton", "python")
+        "--lazy", "lazy libraries, which have no kernels inside", ("attention",), anywhere=True
     ),
     "static": Form(
-        "--static", "an archive, which has its kernels inside", ("attention",), ("lazy",)
+        *("--static", "an archive, which has its kernels inside", ("attention",)), apart=("lazy",)
     ),
     "split": Form(
         "--split",
@@ -86,7 +90,9 @@ FORMS = {
         *("--jax", "attention for JAX, which calls the forward function", ("forward",)),
         needs="wheel",
     ),
-    "prebuilt": Form("--prebuilt", "prebuilt bundles", ("attention", "triton"), ("split", "wheel")),
+    "prebuilt": Form(
+        "--prebuilt", "prebuilt bundles", ("attention", "triton"), apart=("split", "wheel")
+    ),
 }
 """Which forms go together. rules/private/bundle.bzl has the pairs that a qola_bundle can have."""
 
@@ -122,11 +128,10 @@ def choose_forms(
         findings = [replace(f, place=CK_JIT, fix=fix) if f.place == option else f for f in findings]
     if findings:
         raise ChoiceError(findings)
-    if others := [name for name in names if name not in ATTENTION and not manifest.for_aiter]:
-        if forms.split:
-            log.info(f"not split, with device code of all archs inside: {', '.join(others)}")
-        if forms.wheel:
-            log.warning(f"not in the wheel: {', '.join(others)} ({FORMS['wheel'].advice})")
+    if forms.split and (whole := without_form("split", names)):
+        log.info(f"not split, with device code of all archs inside: {', '.join(whole)}")
+    if forms.wheel and not manifest.for_aiter and (others := without_form("wheel", names)):
+        log.warning(f"not in the wheel: {', '.join(others)} ({FORMS['wheel'].advice})")
     return forms
 
 
@@ -134,9 +139,19 @@ def _parts_of(modules: Sequence[str], triton: bool, *, for_aiter: bool) -> set[s
     """Return the names of `_PARTS` that a build has."""
     if for_aiter:
         return {"aiter"}
-    found = {"attention" if module in ATTENTION else "python" for module in modules}
-    found |= {"forward"} if "libmha_fwd" in modules else set()
-    return found | ({"triton"} if triton else set())
+    found = {_part_of(module) for module in (*modules, *([TRITON] if triton else []))}
+    return found | ({"forward"} if "libmha_fwd" in modules else set())
+
+
+def _part_of(module: str) -> str:
+    if module == TRITON:
+        return "triton"
+    return "attention" if module in ATTENTION else "python"
+
+
+def without_form(name: str, modules: Iterable[str]) -> list[str]:
+    """Return those of modules and `TRITON` that do not have a form, for C++ and other Python."""
+    return [module for module in modules if _part_of(module) not in FORMS[name].parts]
 
 
 def excluded(forms: Forms, name: str) -> str:
@@ -160,7 +175,7 @@ def _contradictions(forms: Forms, parts: set[str], found: str) -> Iterator[Findi
                 fix = f"leave out {FORMS[other].option} or {form.option}{unset}"
                 expected = f"{form.name}, or the other form"
                 yield Finding(form.option, FORMS[other].name, expected, fix)
-        if not parts.intersection(form.parts):
+        if not parts.intersection(form.parts) and not (form.anywhere and parts != {"aiter"}):
             needed = ", or ".join(_PARTS[part] for part in form.parts)
             fix = form.advice or f"leave out {form.option}, or build another --group"
             yield Finding(form.option, found, f"{needed}: others do not have this form", fix)

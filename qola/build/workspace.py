@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qola.aiter.attention import ATTENTION
+from qola.build.forms import without_form
 from qola.checkout.source import AiterSource
 from qola.common import starlark
 from qola.common.layout import FUNCTIONS, TRITON
@@ -89,7 +89,8 @@ class Workspace:
     def build_file(self) -> str:
         """Return BUILD.bazel: a library per module, and a lazy one if the module has that form."""
         # Both, so that lazy and other builds share a workspace.
-        lazy = [f"{module}{_LAZY}" for module in self.modules if module in ATTENTION]
+        full = without_form("lazy", self.modules)
+        lazy = [f"{module}{_LAZY}" for module in self.modules if module not in full]
         libraries = [
             starlark.rule(
                 "qola_library",
@@ -284,4 +285,5 @@ def write(directory: Path, files: Mapping[str, str]) -> None:
 
 def targets(modules: Sequence[str], lazy: bool | None = False) -> list[str]:
     """Return the labels of the modules' libraries, lazy ones on request if a module has one."""
-    return [f"//:{module}{_LAZY if lazy and module in ATTENTION else ''}" for module in modules]
+    full = without_form("lazy", modules) if lazy else modules
+    return [f"//:{module}{'' if module in full else _LAZY}" for module in modules]

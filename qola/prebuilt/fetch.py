@@ -9,9 +9,9 @@ from pathlib import Path
 from qola.aiter.attention import ATTENTION
 from qola.build import workspace
 from qola.build.bazel import ask, no_build, own_settings_alone
+from qola.build.forms import without_form
 from qola.build.install import BuildResult
 from qola.build.setup import ResolvedBuild, set_up
-from qola.common.layout import TRITON
 from qola.common.ruleset import ruleset_root
 from qola.manifest.constants import AITER
 from qola.plan.spec import Forms
@@ -64,7 +64,7 @@ def first_prebuilt(
 
 def _lacking(chosen: ResolvedBuild) -> str:
     """Return the parts of a build that prebuilt bundles never contain."""
-    python = [name for name in chosen.names if name not in (*ATTENTION, TRITON)]
+    python = without_form("prebuilt", chosen.names)
     return f"{', '.join(python)}, which Python imports" if python else ""
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from qola.build.forms import FORMS, ChoiceError, choose_forms, choose_lazy
+from qola.build.forms import FORMS, ChoiceError, choose_forms, choose_lazy, without_form
 from qola.checkout.request import choose_patches
 from qola.manifest.archs import choose_archs, choose_modules
 from qola.manifest.load import Manifest, loads
@@ -312,6 +312,16 @@ def test_invalid_wheel_versions(version: str) -> None:
     (finding,) = findings_of(FWD, wheel=version)
     assert finding.expected.startswith("a version as Python writes it")
     assert finding.found == version
+
+
+def test_modules_without_a_form() -> None:
+    """Prevents: a lazy target that does not exist, or a prebuilt bundle that lacks a module."""
+    names = [FWD, BWD, PYTHON, "triton", "functions"]
+    assert {name: without_form(name, names) for name in FORMS if name != "jax"} == {
+        "lazy": [PYTHON, "triton", "functions"],
+        "static": [PYTHON, "triton", "functions"],
+        **{name: [PYTHON, "functions"] for name in ("split", "wheel", "prebuilt")},
+    }
 
 
 def test_rules_of_bazel_refuse_the_same_forms(repo_root: Path) -> None:
