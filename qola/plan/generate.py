@@ -19,7 +19,7 @@ from qola.codegen.asm.script import generated_files
 from qola.codegen.generate import generate
 from qola.codegen.types import GeneratedSource, KernelSet
 from qola.common.folder import Folder
-from qola.plan.generated_batches import cut_generated
+from qola.plan.batches import cut_generated
 from qola.plan.model import PlannedFile
 from qola.plan.request import ResolvedModule, ResolvedRequest
 from qola_base.errors import Finding, PlanError

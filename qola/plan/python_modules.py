@@ -7,12 +7,14 @@ module's flags do not change them.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from qola.aiter.attention import is_attention
-from qola.aiter.includes import closure, include_dirs, includes
+from qola.aiter.includes import closure, include_dirs, includes, reaching
 from qola.aiter.preprocess import Macros, defined_by, lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.files import code_objects
@@ -24,7 +26,6 @@ from qola.plan.inputs import find_headers, used_dirs
 from qola.plan.model import HeaderSet, PlannedFile, PythonModule, TorchModule
 from qola.plan.module_entry import refuse_missing, without_kernels
 from qola.plan.request import ResolvedRequest
-from qola.plan.torch_sources import sources_with_torch
 from qola_base.errors import Finding, PlanError
 
 EXTENSION_NAME = "TORCH_EXTENSION_NAME"
@@ -41,6 +42,17 @@ _GUARDED = r"^[ \t]*#[ \t]*ifndef[ \t]+{0}\s*\n[ \t]*#[ \t]*define[ \t]+{0}[ \t]
 _DEFINED = r"^[ \t]*#[ \t]*define[ \t]+{0}[ \t]+(\w+)[ \t]*$"
 #: Marks device code in a source: a kernel, or the launch of one.
 _DEVICE = re.compile(r"__global__|__device__|<<<|hipLaunchKernel|launch_kernel|make_kernel")
+
+
+#: Directories of PyTorch's headers. AITER has headers below torch/, too, which its tree has.
+_TORCH_HEADERS = ("ATen/", "c10/", "torch/")
+#: Flags that PyTorch's headers do not depend on: options of LLVM, warnings, and macros other than
+#: those of PyTorch, pybind11 and Python. Clang refuses a header that was precompiled with other
+#: flags of the language.
+_WITHOUT_EFFECT_ON_TORCH = re.compile(
+    r"-mllvm(=.*)?|-W[^lp].*|-ftemplate-depth=\d+"
+    r"|-[DU](?!(AT|C10|CAFFE2|PY|PYBIND11|TORCH|USE)_)\w+(=.*)?"
+)
 
 
 def plan_python_module(
@@ -204,7 +216,7 @@ def plan_torch_module(
         batch_files=module.planned_batch_files,
         batch_headers=headers[1].name if module.batch_files else "",
         per_arch=module.per_arch,
-        with_torch=sources_with_torch(tree, module, folder),
+        with_torch=_sources_with_torch(tree, module, folder),
     )
     return planned, headers
 
@@ -244,3 +256,33 @@ def _is_without_effect(flag: str, texts: Sequence[str]) -> bool:
     defined = _DEFINED.format(defaults[0])
     values = {m[1] for text in naming for m in re.finditer(defined, text, re.M)}
     return value == defaults[0] or {value} == values
+
+
+def _sources_with_torch(
+    tree: AiterTree, module: GeneratedModule, folder: Folder
+) -> tuple[str, ...]:
+    """Return the names of the sources that include PyTorch, with flags that do not change it.
+
+    Args:
+        folder: the module's directory.
+    """
+    config = module.config
+    texts: dict[str, str] = defaultdict(str)
+    for source in (*module.kernels.sources, *module.kernels.tables):
+        # Files of several archs have the same name, and a batch reads only its own.
+        files = module.batch_files.get(Path(source.name).stem, ()) or (source.file,)
+        texts[source.name] += "\n".join(folder.text(file) for file in files)
+    found = reaching(tree.root, include_dirs(tree, config), texts, _TORCH_HEADERS)
+    names = {Path(s.name).stem for s in module.kernels.sources if s.name in found}
+    copts = module.source_copts
+    return tuple(
+        sorted(n for n in names if _without_effect_on_torch((*config.flags_hip, *copts.get(n, ()))))
+    )
+
+
+def _without_effect_on_torch(flags: Iterable[str]) -> bool:
+    # The next argument is the value of -mllvm.
+    pairs = pairwise(("", *flags))
+    return all(
+        _WITHOUT_EFFECT_ON_TORCH.fullmatch(flag) for before, flag in pairs if before != "-mllvm"
+    )
