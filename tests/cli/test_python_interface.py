@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import qola
 from qola import build_tools
 from qola_base.errors import QolaError
 from tests.support.folders import write
@@ -30,6 +31,14 @@ def test_arguments_of_rocm_qola() -> None:
     assert [*inspect.signature(build_tools.checkout_aiter).parameters] == [
         *("manifest_path", "aiter_root", "aiter_commit", "patches_dir", "groups")
     ]
+
+
+def test_names_of_the_package() -> None:
+    """Prevents: an example of the guide whose import fails."""
+    for name in qola.__all__:
+        assert getattr(qola, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'kernels'"):
+        _ = qola.kernels
 
 
 @pytest.mark.parametrize(
