@@ -355,7 +355,10 @@ def _add_report(commands: Any) -> None:
         help="what --execution_log_json_file of the build wrote: seconds, and caches",
     )
     report.add_argument(
-        "--compare", type=Path, metavar="FILE.json", help="JSON of an earlier report"
+        "--compare",
+        type=Path,
+        metavar="FILE.json",
+        help="JSON of an earlier report: the new JSON compares the kernels with it",
     )
     options.add_options(report, "aiter_root", help=options.PLANNED_TREE)
     options.add_options(report, *options.AITER[1:], "skip_checkout", "archs", "mode")

@@ -1,9 +1,9 @@
-"""Compares two reports: added, removed and changed kernels, and sums."""
+"""Compares the kernels of two reports: added, removed and changed ones."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from qola.report.data import Kernel, Report
@@ -15,15 +15,6 @@ COMPARED = (
 )
 
 _Key = tuple[str, str, int]
-
-
-@dataclass(frozen=True)
-class Total:
-    """A sum over a build; None if a build does not know it."""
-
-    what: str
-    before: float | None
-    after: float | None
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,6 @@ class Comparison:
     """A build compared with an earlier one; names of kernels include their arch."""
 
     name: str
-    totals: tuple[Total, ...]
     added: tuple[str, ...]
     removed: tuple[str, ...]
     changes: tuple[Change, ...]
@@ -64,14 +54,8 @@ def compare_reports(before: Report, after: Report) -> Comparison:
         for field in COMPARED
         if getattr(old[key], field) != getattr(kernel, field)
     ]
-    totals = _totals(before)
-    return Comparison(
-        before.name,
-        tuple(Total(name, totals[name], number) for name, number in _totals(after).items()),
-        _names(new.keys() - old.keys()),
-        _names(old.keys() - new.keys()),
-        tuple(changes),
-    )
+    added, removed = _names(new.keys() - old.keys()), _names(old.keys() - new.keys())
+    return Comparison(before.name, added, removed, tuple(changes))
 
 
 def _by_key(kernels: Iterable[Kernel], named: bool) -> dict[_Key, Kernel]:
@@ -87,16 +71,3 @@ def _by_key(kernels: Iterable[Kernel], named: bool) -> dict[_Key, Kernel]:
 
 def _names(keys: Iterable[_Key]) -> tuple[str, ...]:
     return tuple(sorted({f"{name}, {arch}" for name, arch, _ in keys}))
-
-
-def _totals(report: Report) -> Mapping[str, float | None]:
-    seconds = [batch.seconds or 0.0 for batch in report.batches if batch.source == "compiled"]
-    return {
-        "kernels": len(report.kernels),
-        "batches": len(report.batches),
-        "bytes of the libraries": sum(library.bytes for library in report.libraries),
-        "bytes of device code": sum(library.device_bytes for library in report.libraries),
-        "kernels that spill": sum(bool(k.vgpr_spills or k.sgpr_spills) for k in report.kernels),
-        "batches compiled": len(seconds) if report.timed else None,
-        "seconds of compiles": round(sum(seconds), 1) if report.timed else None,
-    }

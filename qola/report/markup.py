@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,6 +90,12 @@ def _row(row: Sequence[Cell], tags: Sequence[str]) -> str:
     return "".join(cells)
 
 
+def cell_of(field: str, cell: Callable[[Any], Cell]) -> Callable[[Any], Cell]:
+    """Return the function that shows an attribute of a row's item as a cell."""
+    get = attrgetter(field)
+    return lambda item: cell(get(item))
+
+
 def text_cell(text: str) -> Cell:
     """Return a text, which is also its sorting key."""
     return Cell(text, text)
@@ -119,12 +126,11 @@ def folded_cell(texts: Sequence[str], *, warning: bool = False) -> Cell:
     return Cell(f"{first} {more}", first, html)
 
 
-def number_cell(number: float | None, *, signed: bool = False) -> Cell:
+def number_cell(number: float | None) -> Cell:
     """Return a cell with a number, empty for None."""
     if number is None:
         return Cell("")
-    plus = "+" if signed and number > 0 else ""
-    return Cell(plus + grouped(number), number)
+    return Cell(grouped(number), number)
 
 
 def grouped(number: float) -> str:

@@ -6,15 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
-from qola.report.compare import Change, Comparison, Total
 from qola.report.data import Batch, Kernel, LeftOut, Report
 from qola.report.markup import (
     Cell,
     Section,
     bytes_cell,
+    cell_of,
     document,
     grouped,
     hdim_cell,
@@ -29,13 +28,12 @@ from qola.report.markup import (
 )
 
 
-def render(report: Report, compared: Comparison | None = None) -> str:
-    """Return the HTML page of a report, with differences from an earlier report if compared."""
+def render(report: Report) -> str:
+    """Return the HTML page of a report."""
     title = f"Build of {report.name or ', '.join(library.file for library in report.libraries)}"
     aiter = f"AITER {report.aiter}" if report.aiter else ""
     facts = [", ".join(report.archs), aiter, f"qola {report.qola}"]
-    sections = list(_sections(report, compared))
-    return document(title, facts, _tiles(report), sections, _details(report))
+    return document(title, facts, _tiles(report), list(_sections(report)), _details(report))
 
 
 def _details(report: Report) -> Iterator[tuple[str, str]]:
@@ -72,13 +70,8 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     ]
 
 
-def _sections(report: Report, compared: Comparison | None) -> Iterator[Section]:
+def _sections(report: Report) -> Iterator[Section]:
     """Yield the sections that are not empty."""
-    if compared:
-        html = "".join(comparison_tables(compared))
-        if not compared.changes:
-            html += note("Kernels in both builds have the same figures in both.")
-        yield Section("compared", f"Compared with {compared.name or 'the other build'}", html)
     if slow := slowest(report):
         yield Section("slowest", f"The slowest {len(slow)}", slowest_table(slow))
     html = libraries_table(report) + parts_table(report)
@@ -102,8 +95,6 @@ def _sections(report: Report, compared: Comparison | None) -> Iterator[Section]:
 #: Heading and kind of cell by field; other fields are texts under their own names.
 _FIELDS: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
     "agprs": ("# AGPRs", number_cell),
-    "after": ("# after", number_cell),
-    "before": ("# before", number_cell),
     "bytes": ("# bytes", bytes_cell),
     "code_bytes": ("# code", number_cell),
     "count": ("# kernel instances", number_cell),
@@ -127,15 +118,8 @@ _Columns = dict[str, Callable[[Any], Cell]]
 
 
 def _columns(*fields: str) -> _Columns:
-    found: _Columns = {}
-    for field in fields:
-        heading, cell = _FIELDS.get(field, (field, text_cell))
-        found[heading] = _cell_of(cell, attrgetter(field))
-    return found
-
-
-def _cell_of(cell: Callable[[Any], Cell], get: Callable[[Any], Any]) -> Callable[[Any], Cell]:
-    return lambda row: cell(get(row))
+    named = {field: _FIELDS.get(field, (field, text_cell)) for field in fields}
+    return {heading: cell_of(field, cell) for field, (heading, cell) in named.items()}
 
 
 def libraries_table(report: Report) -> str:
@@ -229,34 +213,6 @@ def left_out_table(left_out: Sequence[LeftOut]) -> str:
     total = sum(row.count for row in left_out)
     caption = f"{grouped(total)} kernel instances of the receipts in use are not in the plan."
     return table_html("left-out-table", caption, rows, columns, wide=("rule",), filtered=True)
-
-
-def comparison_tables(comparison: Comparison) -> Iterator[str]:
-    """Yield the sums of two builds, then changed, added and removed kernels."""
-    columns = {
-        "figure": lambda row: text_cell(row.what.replace("_", " ")),
-        **_columns("before", "after"),
-        "# difference": lambda row: number_cell(_difference(row), signed=True),
-    }
-    yield table_html("totals-table", "Sums of both builds.", comparison.totals, columns)
-    kernel: _Columns = {"kernel": lambda change: text_cell(change.name), **_columns("arch")}
-    if comparison.changes:
-        caption = f"{len(comparison.changes)} figures that changed, of kernels in both builds."
-        every = {**kernel, **columns}
-        yield table_html("changes-table", caption, comparison.changes, every, wide=("kernel",))
-    added, removed = comparison.added, comparison.removed
-    if added or removed:
-        kernels = [*((name, "added") for name in added), *((name, "removed") for name in removed)]
-        names: _Columns = {
-            "kernel": lambda row: text_cell(row[0]),
-            "in this build": lambda row: text_cell(row[1]),
-        }
-        caption = f"{len(added)} added, {len(removed)} removed."
-        yield table_html("added-table", caption, kernels, names, wide=("kernel",))
-
-
-def _difference(row: Total | Change) -> float | None:
-    return None if row.before is None or row.after is None else row.after - row.before
 
 
 #: Fields that have columns of their own in the table of kernels.

@@ -106,7 +106,7 @@ def write_report(
         plan: the plan of the libraries, None if it is unknown.
         log: Bazel's execution log of the build.
         left_out: kernel instances of the receipts that are not in the plan.
-        other: JSON of an earlier report to compare with.
+        other: JSON of an earlier report, with which the JSON compares the kernels.
         date: UTC time of the build, used if the log has none.
         command: the command that writes the report.
 
@@ -126,8 +126,7 @@ def write_report(
         date=(build.start if build else "") or date,
         command=command,
     )
-    compared = compare_reports(before, report) if before else None
-    more = {"comparison": asdict(compared)} if compared else {}
-    write_if_changed(output, render(report, compared))
+    more = {"comparison": asdict(compare_reports(before, report))} if before else {}
+    write_if_changed(output, render(report))
     write_if_changed(output.with_suffix(".json"), report.to_json(**more))
     return report

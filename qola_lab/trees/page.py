@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from operator import attrgetter
 from typing import Any
 
 from qola.report.markup import (
@@ -12,6 +11,7 @@ from qola.report.markup import (
     Columns,
     Section,
     bytes_cell,
+    cell_of,
     document,
     folded_cell,
     grouped,
@@ -73,19 +73,14 @@ def _sections(report: HealthReport) -> Iterator[Section]:
     yield Section("unseen", "Limits", note(_UNSEEN))
 
 
-def _field(name: str, cell: Callable[[Any], Cell] = text_cell) -> Callable[[Any], Cell]:
-    get = attrgetter(name)
-    return lambda row: cell(get(row))
-
-
 def _differences_table(report: HealthReport) -> str:
     columns: Columns = {
         "difference": lambda row: (warning_cell if row.rank <= _WORST else text_cell)(row.kind),
-        "code object": _field("key"),
-        "arch": _field("arch"),
-        "changes": _field("changes"),
-        "before": _field("before"),
-        "after": _field("after"),
+        "code object": cell_of("key", text_cell),
+        "arch": cell_of("arch", text_cell),
+        "changes": cell_of("changes", text_cell),
+        "before": cell_of("before", text_cell),
+        "after": cell_of("after", text_cell),
     }
     caption = "Each tree is compared with the one before it. Resources are from the metadata."
     wide = ("code object", "changes")
@@ -122,8 +117,8 @@ def _trees_table(trees: Sequence[TreeHealth]) -> str:
         return lambda tree: number_cell(sum(kernel.state == state for kernel in tree.kernels))
 
     columns: Columns = {
-        "tree": _field("name"),
-        "version": _field("version"),
+        "tree": cell_of("name", text_cell),
+        "version": cell_of("version", text_cell),
         "# kernels": lambda tree: number_cell(len(tree.kernels)),
         "# different code objects": lambda tree: number_cell(len({k.sha256 for k in tree.kernels})),
         "# passed": count("passed"),
@@ -169,14 +164,14 @@ def _kernels_table(kernels: Sequence[KernelHealth]) -> str:
         **{"# scratch": "scratch", "# workgroup": "workgroup", "# waves": "waves"},
     }
     columns: dict[str, Callable[[Any], Cell]] = {
-        "code object": _field("key"),
-        "arch": _field("arch"),
-        "state": _field("state", _state_cell),
-        **{heading: _field(name, number_cell) for heading, name in numbers.items()},
-        "limit": _field("limit"),
+        "code object": cell_of("key", text_cell),
+        "arch": cell_of("arch", text_cell),
+        "state": cell_of("state", _state_cell),
+        **{heading: cell_of(name, number_cell) for heading, name in numbers.items()},
+        "limit": cell_of("limit", text_cell),
         "# spills": lambda kernel: spills_cell(kernel.vgpr_spills + kernel.sgpr_spills),
-        "# LDS": _field("lds", bytes_cell),
-        "# bytes": _field("bytes", bytes_cell),
+        "# LDS": cell_of("lds", bytes_cell),
+        "# bytes": cell_of("bytes", bytes_cell),
         "sha256": lambda kernel: text_cell(kernel.sha256[:12]),
     }
     caption = (

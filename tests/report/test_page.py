@@ -109,6 +109,14 @@ def column(page: Page, table: str, name: str) -> tuple[str, list[str]]:
     return head, values
 
 
+def test_the_json_compares_builds(report: Path) -> None:
+    """Prevents: --compare without effect, or with the builds in the wrong order."""
+    found = json.loads(report.with_suffix(".json").read_text("utf-8"))["comparison"]
+    assert found["name"]
+    assert found["added"]
+    assert (found["removed"], found["changes"]) == ([], [])
+
+
 def test_page_is_visible(page: Page) -> None:
     """Prevents: the page is empty, and the other tests do not detect it."""
     light = page.screenshot()

@@ -111,8 +111,6 @@ def test_changes_between_reports() -> None:
     found = compare_reports(REPORT, replace(REPORT, kernels=tuple(kernels[1:]), timed=False))
     assert (found.added, found.removed) == (("new, gfx950",), ("fwd_d128_nmask, gfx950",))
     assert found.changes == (Change("splitkv_d128", "gfx950", "waves", 4, None),)
-    assert found.totals[-1].after is None
-    assert found.totals[-1].before == 30.5
     unchanged = compare_reports(REPORT, REPORT)
     assert (unchanged.added, unchanged.removed, unchanged.changes) == ((), (), ())
 
@@ -194,16 +192,14 @@ def test_page_is_well_formed_and_escaped() -> None:
     kernels = (replace(REPORT.kernels[0], name="<i>"), *REPORT.kernels[1:])
     libraries = make_report(None, [library]).libraries
     hostile = replace(REPORT, name="<i>", libraries=libraries, kernels=kernels)
-    slower = replace(REPORT.kernels[0], name="<i>", vgprs=90)
-    before = replace(hostile, kernels=(slower, *hostile.kernels[1:-1]))
-    page = render(hostile, compare_reports(before, hostile))
+    page = render(hostile)
     tags = Tags()
     tags.feed(page)
     assert tags.open == []
     assert tags.seen.count("script") == 1
     assert not {"b", "i"} & set(tags.seen)
     assert "&lt;b&gt;this&lt;/b&gt;" in page
-    for table in ("totals", "changes", "added", "slowest", "kernels", "left-out"):
+    for table in ("slowest", "kernels", "left-out"):
         assert f'id="{table}-table"' in page
     assert "http" not in re.sub(r"http-equiv", "", page)
 
