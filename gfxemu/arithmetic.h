@@ -72,6 +72,29 @@ static inline u32 sad(u32 a, u32 b, int bits) {
   }
   return sum;
 }
+static inline u32 msad(u32 a, u32 b) {
+  u32 sum = 0;
+  for (int at = 0; at < 32; at += 8) sum += b >> at & 0xFF ? sad(a >> at & 0xFF, b >> at & 0xFF, 8) : 0;
+  return sum;
+}
+// The sum of products of parts of registers; bits 0 and 1 of `signs` say which have a sign.
+static inline i64 dot(u32 a, u32 b, int bits, i64 signs) {
+  i64 sum = 0;
+  for (int at = 0; at < 32; at += bits) {
+    u32 x = a << (32 - bits - at), y = b << (32 - bits - at);
+    i64 left = signs & 1 ? (i32)x >> (32 - bits) : (i64)(x >> (32 - bits));
+    sum += left * (signs & 2 ? (i32)y >> (32 - bits) : (i64)(y >> (32 - bits)));
+  }
+  return sum;
+}
+static inline f32 dot2_f16(u32 a, u32 b, f32 c) {
+  f64 total = (f64)c + (f64)(f32)f16_of((u16)a) * (f64)(f32)f16_of((u16)b);
+  return (f32)(total + (f64)(f32)f16_of((u16)(a >> 16)) * (f64)(f32)f16_of((u16)(b >> 16)));
+}
+static inline f32 dot2_bf16(u32 a, u32 b, f32 c) {
+  f64 total = (f64)c + (f64)from_bf16(a & 0xFFFF) * (f64)from_bf16(b & 0xFFFF);
+  return (f32)(total + (f64)from_bf16(a >> 16) * (f64)from_bf16(b >> 16));
+}
 static inline u32 first_one(u64 value) { return value ? (u32)__builtin_ctzll(value) : 0xFFFFFFFF; }
 static inline u32 leading(u64 value, int width) {
   return value ? (u32)(__builtin_clzll(value) - (64 - width)) : 0xFFFFFFFF;

@@ -236,7 +236,11 @@ class _Encoder:
 
     def __init__(self, program: Program) -> None:
         self._arch = program.arch
-        self.context = Context(program.layout, program.fnuz, program.hostcalls)
+        descriptor = program.kernel.descriptor
+        # Rounding and denormals, DX10_CLAMP and IEEE.
+        mode = descriptor.float_mode | (descriptor.rsrc1 >> 21 & 1) << 8
+        mode |= (descriptor.rsrc1 >> 23 & 1) << 9
+        self.context = Context(program.layout, program.fnuz, program.hostcalls, mode)
         self.refusals: dict[int, str] = {}
 
     def words_of(self, one: Instruction, start: int) -> Array:
@@ -254,7 +258,8 @@ class _Encoder:
         record.queue = QUEUES.get(find_queue(one), -1) + 1
         records = [record, *record.parts]
         words = np.array([[word & ALL for word in r.words(one.size)] for r in records], U64)
-        if record.handler in _ANYWHERE and not record.dpp and one.code:
+        anywhere = record.handler in _ANYWHERE and not record.dpp and one.name != "S_GETREG_B32"
+        if anywhere and one.code:
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
             uses_agpr = any(number >= AGPRS for _, number, _ in registers_of(one))

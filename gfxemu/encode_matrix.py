@@ -1,4 +1,4 @@
-"""Records of matrix multiplications (MFMA, WMMA) and dot products.
+"""Records of matrix multiplications (MFMA, WMMA).
 
 A matrix operation computes D = A B + C on the lanes of a wave, whatever EXEC says. A has M rows and
 K columns. A lane holds one row of A and one column of B, and of both some of K: lane = group * M +
@@ -9,25 +9,22 @@ of RDNA4. RDNA3 has one row for each 16 lanes of a register, the next register t
 each 16 lanes hold all of K.
 
 Products are exact, and sums are made in f32: of each four products in their order, then of these
-sums in their order, then with C. The hardware's order is not known. Sums of integers are exact;
-NEG of WMMA says which of A and B have a sign.
+sums in their order, then with C. The hardware's order is not known. Sums of f64 are fused, in the
+order of K. Sums of integers are exact; NEG of WMMA says which of A and B have a sign. Of f64, rows
+that follow each other are in the four groups of 16 lanes of a pair of registers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from gfxemu.decode import Instruction
 from gfxemu.operands import UnsupportedError
 from gfxemu.records import (
     CONSTANT,
-    HALF,
-    RUN_DOT,
+    RUN_DOUBLES,
     RUN_INTEGERS,
     RUN_MATRIX,
-    RUN_MIX,
-    WHOLE,
     Context,
     Record,
 )
@@ -35,21 +32,21 @@ from gfxemu.registers import AGPRS, SGPRS, VGPRS
 
 _NAME = re.compile(
     r"V_(?:MFMA|WMMA)_(F32|F64|I32)_(\d+)X(\d+)X(\d+)(_\d+B)?"
-    r"_(F16|BF16|F32|F64|F8F6F4|IU8|IU4|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
+    r"_(F16|BF16|F32|F64|F8F6F4|IU8|IU4|I8|(?:FP8|BF8)(?=_))(_FP8|_BF8)?$"
 )
 #: Formats of F8F6F4's A and B, by CBSZ and BLGP; those of 6 and 4 bits are not emulated.
 _CHOSEN = {0: "FP8", 1: "BF8"}
 #: engine.c's kinds of elements.
 _KINDS = {"F32": 0, "F16": 1, "BF16": 2, "FP8": 3, "BF8": 4}
 #: Elements in a register, by type; those of FP8 and BF8 have the format of the arch.
-ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4, "IU8": 4, "IU4": 8}
-INTEGERS = ("IU8", "IU4")
+ELEMENTS = {"F16": 2, "BF16": 2, "F32": 1, "FP8": 4, "BF8": 4, "I8": 4, "IU8": 4, "IU4": 8}
+INTEGERS = ("I8", "IU8", "IU4")
 
 
 def supported(name: str) -> bool:
     """Whether a matrix operation is emulated."""
     found = _NAME.match(name)
-    known = found is not None and found[6] in (*ELEMENTS, "F8F6F4")
+    known = found is not None and found[6] in (*ELEMENTS, "F64", "F8F6F4")
     return found is not None and known and found[2] in ("16", "32") and not found[5]
 
 
@@ -77,7 +74,8 @@ def encode_matrix(context: Context, one: Instruction) -> Record:
     accumulation = (AGPRS - VGPRS) * one["acc_cd"]
     c, bits = -1, 0
     if one["src2"] < VGPRS:
-        constant = context.narrow(one, "src2", "f32")
+        constant = context.wide(one, "src2", kind.lower()) if kind == "F64" else None
+        constant = constant or context.narrow(one, "src2", "f32")
         if constant.kind != CONSTANT:
             raise UnsupportedError("a matrix that is not in vector registers")
         bits = constant.value
@@ -85,46 +83,18 @@ def encode_matrix(context: Context, one: Instruction) -> Record:
         c = context.row(one["src2"] + accumulation)
     isa = one.isa
     groups = isa.lanes // rows if isa.splits_depth else 1
-    each = depth // groups // ELEMENTS[kind]
-    results = rows * rows // isa.lanes
+    # Registers with elements of A or B, and with results.
+    each = depth // groups * 2 if kind == "F64" else depth // groups // ELEMENTS[kind]
+    results = rows * rows // isa.lanes * (2 if kind == "F64" else 1)
     left, right, target = (context.row(number) for number in (a, b, one["vdst"] + accumulation))
     if max(left + each, right + each, target + results, c + results) > context.layout.vgprs:
         raise UnsupportedError("a matrix that is beyond the vector registers of the kernel")
     layout = [isa.matrix_rows, groups]
     if integers:
-        x = [left, right, c, 32 // ELEMENTS[kind], one["neg"], rows, depth, bits, *layout]
+        signs = 3 if kind == "I8" else one["neg"]
+        x = [left, right, c, 32 // ELEMENTS[kind], signs, rows, depth, bits, *layout]
         return Record(RUN_INTEGERS, dst=target, clamp=one["clmp"], x=x)
+    if kind == "F64":
+        return Record(RUN_DOUBLES, dst=target, x=[left, right, c, 0, 0, rows, depth, bits])
     x = [left, right, c, _KINDS[kind], _KINDS[other], rows, depth, bits, *layout]
     return Record(RUN_MATRIX, dst=target, x=x)
-
-
-def _mix(context: Context, one: Instruction) -> Record:
-    """A fused multiply-add of f32 and halves of registers."""
-    high_bits = one["opsel_hi"] | one["opsel_hi2"] << 2
-    record = Record(RUN_MIX, dst=context.row(one["vdst"]), clamp=one["clmp"])
-    for place in range(3):
-        half = high_bits >> place & 1
-        record.operands.append(context.narrow(one, f"src{place}", "f16" if half else "f32"))
-        # In these operations NEG_HI takes the sign away.
-        absolute, negative = one["neg_hi"] >> place & 1, one["neg"] >> place & 1
-        keep, flip = 0x7FFFFFFF if absolute else 0xFFFFFFFF, 0x80000000 * negative
-        record.x += [half, 16 * (one["opsel"] >> place & 1), keep, flip]
-    record.result = WHOLE if one.name == "V_MAD_MIX_F32" else HALF
-    record.high = int(one.name == "V_MAD_MIXHI_F16")
-    return record
-
-
-def _dot(context: Context, one: Instruction) -> Record:
-    """The sum of an f32 and two products, rounded once."""
-    if one["neg"] or one["neg_hi"] or one["clmp"] or one["opsel"] or one["opsel_hi"] != 3:
-        raise UnsupportedError("modifiers of a dot product")
-    operands = [context.narrow(one, f"src{place}") for place in range(3)]
-    x = [int(one.name.endswith("BF16"))]
-    return Record(RUN_DOT, operands=operands, dst=context.row(one["vdst"]), x=x)
-
-
-DOTS: dict[str, Callable[[Context, Instruction], Record]] = {
-    **dict.fromkeys(("V_MAD_MIX_F32", "V_MAD_MIXLO_F16", "V_MAD_MIXHI_F16"), _mix),
-    **dict.fromkeys(("V_DOT2_F32_F16", "V_DOT2_F32_BF16"), _dot),
-}
-"""Functions that make the records of dot products, by name."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from gfxemu.arrays import F64, I64
 from gfxemu.decode import Instruction, family
-from gfxemu.encode_matrix import DOTS, encode_matrix
+from gfxemu.encode_matrix import encode_matrix
 from gfxemu.expressions import CLAMPED_NAMES, FIXED, SCALAR_NAMES, VECTOR_NAMES, type_of
 from gfxemu.operands import ELSEWHERE, LanePattern, UnsupportedError, lane_pattern, literal_of
 from gfxemu.operations import PACKED, SCALAR, SIZES, VECTOR, Operation
@@ -23,9 +23,11 @@ from gfxemu.records import (
     ONE,
     PAIR,
     PART,
+    RUN_CLOCK,
     RUN_DUAL,
     RUN_EXCHANGE,
     RUN_GETPC,
+    RUN_MIX,
     RUN_PACKED,
     RUN_PERMUTE,
     RUN_READLANE,
@@ -336,6 +338,38 @@ def _packed_move(context: Context, one: Instruction) -> Record:
     return Record(RUN_DUAL, parts=parts)
 
 
+def _mix(context: Context, one: Instruction) -> Record:
+    """A fused multiply-add of f32 and halves of registers."""
+    high_bits = one["opsel_hi"] | one["opsel_hi2"] << 2
+    record = Record(RUN_MIX, dst=context.row(one["vdst"]), clamp=one["clmp"])
+    for place in range(3):
+        half = high_bits >> place & 1
+        record.operands.append(context.narrow(one, f"src{place}", "f16" if half else "f32"))
+        # In these operations NEG_HI takes the sign away.
+        absolute, negative = one["neg_hi"] >> place & 1, one["neg"] >> place & 1
+        keep, flip = 0x7FFFFFFF if absolute else 0xFFFFFFFF, 0x80000000 * negative
+        record.x += [half, 16 * (one["opsel"] >> place & 1), keep, flip]
+    record.result = WHOLE if one.name == "V_MAD_MIX_F32" else HALF
+    record.high = int(one.name == "V_MAD_MIXHI_F16")
+    return record
+
+
+def _dot(context: Context, one: Instruction) -> Record:
+    """A sum of products of parts of registers."""
+    operation = VECTOR[one.name]
+    operands = [context.narrow(one, f"src{place}") for place in range(3)]
+    record = Record(RUN_VECTOR, _VECTOR_OPS[one.name], operands, context.row(one["vdst"]), WHOLE)
+    signs = one["neg"] if "signs" in operation.inputs else 0
+    pairs = "DOT2" in one.name and (one["opsel"] or one["opsel_hi"] != 3)
+    if pairs or signs >> 2 or one["neg"] != signs or one["neg_hi"]:
+        raise UnsupportedError("modifiers of a dot product")
+    if one["clmp"] and operation.outputs[0] == "f32":
+        raise UnsupportedError("modifiers of a dot product")
+    record.x = [3, 0, signs]
+    _modify(one, record, operation.outputs[0])
+    return record
+
+
 # Lanes
 
 
@@ -426,6 +460,35 @@ def _getpc(context: Context, one: Instruction) -> Record:
     return Record(RUN_GETPC, dst=one["sdst"], x=[one.pc + one.size])
 
 
+#: Hardware registers by number: the mode, and those that say where a wave runs.
+_MODE, _PLACES, _CYCLES = 1, (4, 20, 23, 24), 29
+_REALTIME = 0x83
+
+
+def _getreg(context: Context, one: Instruction) -> Record:
+    """Read the mode that the kernel began with, the time, or the first place that waves run on."""
+    where = one["simm16"]
+    register, offset, size = where & 63, where >> 6 & 31, (where >> 11) + 1
+    if register == _CYCLES and one.isa.is_rdna:
+        return Record(RUN_CLOCK, dst=one["sdst"], x=[size, offset])
+    if register not in (_MODE, *_PLACES):
+        raise UnsupportedError(f"a read of hardware register {register}")
+    value = (context.mode if register == _MODE else 0) >> offset & (1 << size) - 1
+    record = Record(
+        RUN_SCALAR, _SCALAR_OPS["S_MOV_B32"], [Operand(value=value)], one["sdst"], WHOLE
+    )
+    record.x = [0, 0, 0]
+    return record
+
+
+def _time(context: Context, one: Instruction) -> Record:
+    if one.name == "S_SENDMSG_RTN_B64":
+        if one["ssrc0"] != _REALTIME:
+            raise UnsupportedError(f"message {one['ssrc0']}")
+        return Record(RUN_CLOCK, dst=one["sdst"])
+    return Record(RUN_CLOCK, dst=one["sdata"])
+
+
 _Encoder = Callable[[Context, Instruction], Record]
 
 REGISTERS: dict[str, _Encoder] = {
@@ -439,7 +502,10 @@ REGISTERS: dict[str, _Encoder] = {
     "DS_SWIZZLE_B32": _swizzle,
     "S_GETPC_B64": _getpc,
     "V_PK_MOV_B32": _packed_move,
-    **DOTS,
+    **dict.fromkeys(("V_MAD_MIX_F32", "V_MAD_MIXLO_F16", "V_MAD_MIXHI_F16"), _mix),
+    **{name: _dot for name in VECTOR if name.startswith(("V_DOT2_", "V_DOT4_", "V_DOT8_"))},
+    "S_GETREG_B32": _getreg,
+    **dict.fromkeys(("S_MEMTIME", "S_MEMREALTIME", "S_SENDMSG_RTN_B64"), _time),
 }
 """Functions that make the records of operations that are not in the tables, by name."""
 

@@ -112,6 +112,7 @@ typedef struct {
   Wave *waves;
   u16 *seen;
   u64 low, high;  // the allocation that was found last
+  u64 clocks;     // reads of the time
   int stop;
   f32 formats[2 * 256];  // values of FP8 and BF8
 } Ctx;
@@ -390,7 +391,7 @@ static void run_packed(const Insn *i, Wave *w) {
   }
 }
 
-// An operand of V_MAD_MIX and V_DOT2: x[3n] half, x[3n+1] shift, x[3n+2] keep and flip.
+// An operand of V_MAD_MIX: x[3n] half, x[3n+1] shift, x[3n+2] keep and flip.
 static void run_mix(const Insn *i, Wave *w) {
   u64 room[3][LANES] ALIGNED;
   f32 value[3][LANES] ALIGNED;
@@ -412,24 +413,6 @@ static void run_mix(const Insn *i, Wave *w) {
     result[l] = i->result == WHOLE ? of_f32(sum)
                 : i->high         ? half << 16 | (to[l] & 0xFFFF)
                                   : half | (to[l] & 0xFFFF0000);
-  }
-  put(w, i->dst, result, w->exec, w->active);
-}
-
-static void run_dot(const Insn *i, Wave *w) {
-  u64 room[3][LANES] ALIGNED;
-  u32 result[LANES] ALIGNED;
-  const u32 *a = fetch(w, &i->in[0], 0, room[0]), *b = fetch(w, &i->in[1], 0, room[1]);
-  const u32 *c = fetch(w, &i->in[2], 0, room[2]);
-  for (int l = 0; l < LANES; l++) {
-    f64 total = f32_of(c[l]);
-    for (int at = 0; at < 32; at += 16) {
-      u32 left = a[l] >> at & 0xFFFF, right = b[l] >> at & 0xFFFF;
-      f64 x = i->x[0] ? from_bf16(left) : (f32)f16_of((u16)left);
-      f64 y = i->x[0] ? from_bf16(right) : (f32)f16_of((u16)right);
-      total = total + x * y;
-    }
-    result[l] = of_f32((f32)total);
   }
   put(w, i->dst, result, w->exec, w->active);
 }
@@ -508,6 +491,13 @@ static void run_exchange(const Insn *i, Wave *w) {
   memcpy(kept, a, sizeof kept);
   put(w, i->in[0].reg, b, w->exec, w->active);
   put(w, i->dst, kept, w->exec, w->active);
+}
+
+// Cycles since some time: here instructions. x: bits of them from an offset on, or 0 for all 64.
+static void run_clock(Ctx *c, const Insn *i, Wave *w) {
+  u64 now = (u64)c->l->executed + ++c->clocks;
+  if (i->x[0]) set_scalar(w, i->dst, (u32)extract_u(now, (u32)i->x[1], (u32)i->x[0], 64));
+  else set_pair(w, i->dst, now), update_exec(w);
 }
 
 // ---- Matrices ----------------------------------------------------------------------------------------
@@ -1498,7 +1488,7 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
 // ---- Control ------------------------------------------------------------------------------------------
 
 enum {
-  NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE, RUN_SWAP,
+  NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_CLOCK, RUN_READLANE, RUN_WRITELANE, RUN_SWAP,
   RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE, RUN_INTEGERS,
   RUN_DOUBLES, RUN_COUNT, RUN_GETPC, RUN_WAIT,
   LAST_LOCAL = RUN_WAIT,
@@ -1515,7 +1505,7 @@ static void run_local(Ctx *c, const Insn *i, Wave *w) {
     case RUN_SCALAR: run_scalar(i, w); break;
     case RUN_PACKED: run_packed(i, w); break;
     case RUN_MIX: run_mix(i, w); break;
-    case RUN_DOT: run_dot(i, w); break;
+    case RUN_CLOCK: run_clock(c, i, w); break;
     case RUN_READLANE: run_readlane(i, w); break;
     case RUN_WRITELANE: run_writelane(i, w); break;
     case RUN_SWAP: run_swap(i, w); break;

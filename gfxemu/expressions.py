@@ -13,7 +13,7 @@ VECTOR_NAMES: Sequence[str] = sorted(name for name, one in _VECTORS.items() if o
 CLAMPED_NAMES: Sequence[str] = sorted(name for name, one in _VECTORS.items() if one.clamped)
 SCALAR_NAMES: Sequence[str] = sorted(SCALAR)
 #: Operands that are not values of lanes.
-FIXED = ("table", "fnuz")
+FIXED = ("table", "fnuz", "signs")
 
 #: Coefficients of powers of 2 between -0.5 and 0.5, the constant first.
 _EXP2 = tuple(math.log(2) ** power / math.factorial(power) for power in range(12))
@@ -102,7 +102,8 @@ def _clamped_function(operation: Operation) -> str:
     """Return the function of an operation of integers that clamps its result."""
     kind = operation.outputs[0]
     lines = _begin("c", operation)
-    for place, operand in enumerate(operation.inputs):
+    values = [kind for kind in operation.inputs if kind not in FIXED]
+    for place, operand in enumerate(values):
         lines.append(f"    i64 {_LETTERS[place]} = ({type_of(operand, operation)})p{place}[l];")
     low, high = (0, 2 ** int(kind[1:]) - 1)
     if kind[0] == "i":

@@ -9,7 +9,8 @@ Other kinds of operands:
 - ``dst``: the value of the destination, in the type of the result or behind a colon,
 - ``lit``: the literal behind the instruction (V_FMAMK and the like),
 - ``k``, ``ku``: the constant of SOPK, with and without a sign,
-- ``table``: the truth table of V_BITOP3; ``fnuz``: whether floats of 8 bits are gfx942's.
+- ``table``: the truth table of V_BITOP3; ``fnuz``: whether floats of 8 bits are gfx942's;
+  ``signs``: which operands of a dot product have a sign.
 
 An expression has the operands as a, b, c, d, in the types of the signature. Of several parts,
 separated by semicolons, the last ones are the results, in the order of the signature, and the
@@ -231,6 +232,32 @@ vector("V_MAD_I32_I16", "i16 i16 i32 -> i32", "(i32)a * b + c", "a * b + c")
 _sum = "(a > b ? a - b : b - a) + c"
 vector("V_SAD_U32", "u32 u32 u32 -> u32", _sum, _sum)
 vector("V_SAD_U16", "u32 u32 u32 -> u32", "sad(a, b, 16) + c", "(i64)sad((u32)a, (u32)b, 16) + c")
+vector("V_SAD_U8", "u32 u32 u32 -> u32", "sad(a, b, 8) + c", "(i64)sad((u32)a, (u32)b, 8) + c")
+vector(
+    *("V_SAD_HI_U8", "u32 u32 u32 -> u32", "(sad(a, b, 8) << 16) + c"),
+    "((i64)sad((u32)a, (u32)b, 8) << 16) + c",
+)
+vector("V_MSAD_U8", "u32 u32 u32 -> u32", "msad(a, b) + c", "(i64)msad((u32)a, (u32)b) + c")
+# Sums of products of parts of registers; bits 0 and 1 of a number say which have a sign.
+for _name, _bits, _signs in (
+    *(("DOT2_I32_I16", 16, 3), ("DOT4_I32_I8", 8, 3), ("DOT8_I32_I4", 4, 3)),
+    *(("DOT2_U32_U16", 16, 0), ("DOT4_U32_U8", 8, 0), ("DOT8_U32_U4", 4, 0)),
+    *(("DOT2C_I32_I16", 16, 3), ("DOT4C_I32_I8", 8, 3), ("DOT8C_I32_I4", 4, 3)),
+):
+    _type, _added = _name.split("_")[1].lower(), "dst" if "C" in _name else ""
+    _dot = f"{_bits}, {_signs}) + c"
+    _kinds = f"u32 u32 {_added or _type} -> {_type}"
+    vector(f"V_{_name}", _kinds, f"dot(a, b, {_dot}", f"dot((u32)a, (u32)b, {_dot}")
+for _name, _bits in (("DOT4_I32_IU8", 8), ("DOT8_I32_IU4", 4)):
+    _dot = f"{_bits}, insn->x[2]) + c"
+    _kinds = "u32 u32 i32 signs -> i32"
+    vector(f"V_{_name}", _kinds, f"dot(a, b, {_dot}", f"dot((u32)a, (u32)b, {_dot}")
+# Rounded once.
+for _kind in ("F16", "BF16"):
+    _expression = f"dot2_{_kind.lower()}(a, b, c)"
+    vector(f"V_DOT2_F32_{_kind}", "u32 u32 f32 -> f32", _expression)
+    vector(f"V_DOT2C_F32_{_kind}", "u32 u32 dst -> f32", _expression)
+    vector(f"V_DOT2ACC_F32_{_kind}", "u32 u32 dst -> f32", _expression)
 vector("V_MAD_U64_U32", "u32 u32 u64 -> u64 mask", "u64 p = (u64)a * b; u64 t = p + c; t; t < p")
 # Bit 64 of the exact sum: its sign, which an overflow turns.
 vector(

@@ -19,7 +19,7 @@ from gfxemu.operands import (
 from gfxemu.registers import APERTURES, NULL, SGPRS, VGPRS, Layout, constant
 
 #: Handlers of engine.c.
-(NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_DOT, RUN_READLANE, RUN_WRITELANE) = (
+(NOTHING, RUN_VECTOR, RUN_SCALAR, RUN_PACKED, RUN_MIX, RUN_CLOCK, RUN_READLANE, RUN_WRITELANE) = (
     range(8)
 )
 (RUN_SWAP, RUN_PERMUTE, RUN_SWIZZLE, RUN_MATRIX, RUN_DUAL, RUN_ROW, RUN_EXCHANGE) = range(8, 15)
@@ -103,11 +103,12 @@ class Context:
         layout: registers of its waves.
         fnuz: whether floats of 8 bits have the FNUZ formats.
         hostcalls: whether the kernel calls the host.
+        mode: bits of the mode register that the kernel begins with.
         patterns: orders of lanes to which instructions refer.
     """
 
-    def __init__(self, layout: Layout, fnuz: bool, hostcalls: bool) -> None:
-        self.layout, self.fnuz, self.hostcalls = layout, fnuz, hostcalls
+    def __init__(self, layout: Layout, fnuz: bool, hostcalls: bool, mode: int = 0) -> None:
+        self.layout, self.fnuz, self.hostcalls, self.mode = layout, fnuz, hostcalls, mode
         self.patterns: list[LanePattern] = []
 
     def row(self, number: int) -> int:

@@ -22,7 +22,16 @@ from gfxemu.operands import SDWA, UnsupportedError
 from gfxemu.operations import SCALAR, VECTOR
 from gfxemu.program import BRANCHES, ENDS
 from gfxemu.registers import EXEC
-from gfxemu.tests.machines import Waves, encode, instruction, random_bits, run, waves
+from gfxemu.tests.machines import (
+    Waves,
+    encode,
+    instruction,
+    make_program,
+    random_bits,
+    run,
+    run_program,
+    waves,
+)
 from gfxemu.tests.vendor_pseudocode import pseudocode
 from qola_base.formats import BF8, BF8_FNUZ, FP8, FP8_FNUZ, decoded, encoded
 
@@ -112,6 +121,10 @@ COMPUTED: dict[str, tuple[list[Array], Any, list[Any]]] = {
     "V_FREXP_MANT_F16": ([f16(0.0, 1.0, 3.0, 6e-8)], np.float16, [0, 0.5, 0.75, 0.5]),
     "V_SAD_U32": ([u32(5, 2), u32(3, 9), u32(10, 1)], U32, [12, 8]),
     "V_SAD_U16": ([u32(0x00050002), u32(0x00030009), u32(10)], U32, [2 + 7 + 10]),
+    "V_SAD_U8": ([u32(0x05FF0002), u32(0x03000009), u32(10)], U32, [2 + 255 + 7 + 10]),
+    "V_SAD_HI_U8": ([u32(0x05FF0002), u32(0x03000009), u32(10)], U32, [(264 << 16) + 10]),
+    # Bytes that are 0 in the second operand do not count.
+    "V_MSAD_U8": ([u32(0x05FF0002), u32(0x03000009), u32(10)], U32, [2 + 7 + 10]),
     # Selectors 8 to 11 replicate the signs of bytes 1, 3, 5 and 7.
     "V_PERM_B32": (
         [
@@ -312,15 +325,34 @@ def _mix(name: str) -> None:
     assert found == wanted[name]
 
 
-@case(["V_DOT2_F32_F16", "V_DOT2_F32_BF16"])
+@case([f"V_DOT2{c}_F32_{kind}" for c in ("", "C", "ACC") for kind in ("F16", "BF16")])
 def _dot2(name: str) -> None:
     values = [(1.5, -2.0), (4.0, 0.25)]
     if "BF16" in name:
         pairs = [(f32(low) >> U32(16)) | (f32(high) & U32(0xFFFF0000)) for low, high in values]
     else:
         pairs = [f16(*pair).view(U32) for pair in values]
-    found = run_operation(name, *pairs, f32(10.0), form="VOP3P", opsel=0, opsel_hi=3)
+    form = "VOP3P" if name.startswith("V_DOT2_") else "VOP2"
+    found = run_operation(name, *pairs, f32(10.0), form=form, opsel=0, opsel_hi=3)
     assert found[0].view(np.float32).tolist() == [1.5 * 4.0 - 2.0 * 0.25 + 10.0]
+
+
+@case(["V_DOT4_I32_IU8", "V_DOT8_I32_IU4"])
+def _dot_of_either_sign(name: str) -> None:
+    bits = int(name[-1])
+    registers = rng().integers(0, 2**32, (2, 64), U64).astype(U32)
+    for neg, clamp in itertools.product(range(4), (0, 1)):
+        parts = []
+        for place, row in enumerate(registers):
+            part = row[:, None].astype(I64) >> np.arange(0, 32, bits) & 2**bits - 1
+            signed = neg >> place & 1
+            parts.append(np.where(signed & part >> bits - 1, part - 2**bits, part))
+        total = (parts[0] * parts[1]).sum(axis=1) + 2**31 - 1000
+        total = np.minimum(total, 2**31 - 1) if clamp else total
+        fields = {"neg": neg, "clmp": clamp, "opsel_hi": 3}
+        addend = np.full(64, 2**31 - 1000, U32)
+        found = run_operation(name, *registers, addend, form="VOP3P", **fields)
+        assert (found[0] == total.astype(U64).astype(U32)).all()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -414,9 +446,17 @@ def _swizzle(name: str) -> None:
 
 @case([name for isa in (CDNA, RDNA3, RDNA4) for name in pseudocode(isa.tables) if supported(name)])
 def _matrix(name: str) -> None:
-    words = re.match(r"V_(?:MFMA|WMMA)_(?:F32|I32)_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name)
+    words = re.match(
+        r"V_(?:MFMA|WMMA)_(?:F32|F64|I32)_(\d+)X\d+X(\d+)_([A-Z0-9]+)(?:_(\w+))?", name
+    )
     assert words
     rows, k = int(words[1]), int(words[2])
+    if words[3] == "F64":
+        _check_doubles(name)
+        return
+    if words[3] == "I8":
+        _check_multiplication(name, rows, k, ("I8", "I8"), False, neg=3)
+        return
     if words[3] == "F8F6F4":
         # CBSZ and BLGP select the formats of A and B; only gfx950 has this operation.
         for cbsz, blgp in itertools.product((0, 1), repeat=2):
@@ -436,6 +476,24 @@ def _matrix(name: str) -> None:
         return
     for fnuz in {False, kinds[0] in FORMATS}:
         _check_multiplication(name, rows, k, kinds, fnuz)
+
+
+def _check_doubles(name: str) -> None:
+    """Rows of a result that follow each other are in the four groups of lanes of two registers."""
+    generator = rng()
+    a, b = (generator.integers(-8, 9, (16, 4)).astype(np.float64) for _ in range(2))
+    c = generator.integers(-8, 9, (4, 64)).astype(np.float64)
+    registers = np.zeros((40, 1, 64), U32)
+    for first, values in ((0, a.T.reshape(1, 64)), (4, b.T.reshape(1, 64)), (16, c)):
+        raw = np.ascontiguousarray(values).view(U64)
+        registers[first : first + 2 * len(raw) : 2, 0] = raw.astype(U32)
+        registers[first + 1 : first + 1 + 2 * len(raw) : 2, 0] = raw >> U64(32)
+    for source, addend in ((272, c), (242, np.ones((4, 64)))):
+        fields = {"src0": 256, "src1": 260, "src2": source, "vdst": 280}
+        w = run(instruction(name, "VOP3P_MFMA", fields), registers=registers, active=1)
+        raw = w.v[24:32:2, 0].astype(U64) | w.v[25:32:2, 0].astype(U64) << U64(32)
+        product = (a @ b.T).reshape(4, 4, 16).reshape(4, 64)
+        assert (raw.view(np.float64) == product + addend).all()
 
 
 def _pack(values: Array, kind: str, fnuz: bool) -> Array:
@@ -878,6 +936,26 @@ def _setreg(name: str) -> None:
     # Sets bits 4 and 5 of the mode: f32 denormals, which the emulator always supports.
     insn = instruction(name, "SOPK_LIT", {"simm16": 1 << 11 | 4 << 6 | 1}, literal=3)
     assert (run(insn).s == waves().s).all()
+
+
+@case(["S_GETREG_B32"])
+def _getreg_of_mode(name: str) -> None:
+    # Bits 4 to 7 of the mode, of a kernel that begins with 0; a place.
+    scalars = np.full(128, 5, U32)
+    for register in (1, 4, 20):
+        fields = {"sdst": 10, "simm16": 3 << 11 | 4 << 6 | register}
+        assert run(instruction(name, "SOPK", fields), scalars=scalars).s[0, 10] == 0
+    with pytest.raises(UnsupportedError, match="hardware register 3"):
+        encode(instruction(name, "SOPK", {"sdst": 10, "simm16": 3}))
+
+
+@case(["S_MEMTIME", "S_MEMREALTIME", "S_SENDMSG_RTN_B64"])
+def _time(name: str) -> None:
+    form, field = ("SOP1", "sdst") if "MSG" in name else ("SMEM", "sdata")
+    w = waves()
+    reads = [instruction(name, form, {field: 10 + 2 * n, "ssrc0": 0x83}) for n in range(2)]
+    run_program(make_program(reads), w)
+    assert 0 < w.pair(10) < w.pair(12)
 
 
 @case([*BRANCHES, *ENDS])

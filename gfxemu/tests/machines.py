@@ -24,6 +24,12 @@ from qola_base.code_object.reader import CodeObject, Descriptor, Kernel
 
 #: Floats that operations treat specially, as f32.
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 65504.0, 1e-3, 3.5, 2.5, -2.5, 1e30]
+#: Signalling NaNs of both signs, as bits: infinities but for the lowest bit.
+SIGNALLING = {
+    "f16": np.array([0x7C01, 0xFC01], U64),
+    "f32": np.array([0x7F800001, 0xFF800001], U64),
+    "f64": np.array([0x7FF0000000000001, 0xFFF0000000000001], U64),
+}
 VGPR_COUNT, FIRST_AGPR = 64, 32
 #: Bytes of an instruction that a test makes.
 SIZE = 8
@@ -187,4 +193,5 @@ def random_bits(rng: Generator, kind: str, shape: tuple[int, ...]) -> Array:
         special = np.array(SPECIAL).astype(floats)[rng.integers(0, len(SPECIAL), shape)]
     values = np.where(rng.random(shape) < 0.25, special, values)
     unsigned = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}[kind]
-    return values.view(unsigned).astype(np.uint64)
+    bits = values.view(unsigned).astype(np.uint64)
+    return np.where(rng.random(shape) < 0.06, rng.choice(SIGNALLING[kind], shape), bits)

@@ -60,6 +60,8 @@ def vector_names(tables: str = CDNA.tables) -> list[str]:
     excluded |= {f"V_FREXP_EXP_{kind}" for kind in ("I16_F16", "I32_F32", "I32_F64")}
     excluded |= {f"V_DIV_{step}_{kind}" for step in ("FMAS", "FIXUP") for kind in ("F32", "F64")}
     excluded |= {"V_DIV_FIXUP_F16", "V_LDEXP_F16", "V_FRACT_F16", "V_FRACT_F32", "V_FRACT_F64"}
+    # The emulator rounds these sums once.
+    excluded |= {name for name in VECTOR if name.startswith("V_DOT2") and "_F32_" in name}
     # hand_computed tests operations with a scalar result.
     excluded |= {name for name in VECTOR if name.startswith("V_S_")}
     return [
@@ -129,10 +131,11 @@ def test_vector_operation(name: str, tables: str, rounds: range) -> None:
 
 def _check_vector_operation(name: str, tables: str, rng: np.random.Generator) -> None:
     operation = VECTOR[name]
-    kinds = [k for k in operation.inputs if k not in ("mask", "vcc")]
+    kinds = [k for k in operation.inputs if k not in ("mask", "vcc", "signs")]
     bits = [machines.random_bits(rng, type_of(k, operation), (1, LANES)) for k in kinds]
     registers = np.zeros((12, 1, LANES), U32)
     fields = {"src0": 256, "src1": 258, "src2": 260, "vdst": 256 + _RESULT, "sdst": 20}
+    fields |= {"opsel_hi": 3} if name.startswith("V_DOT") else {}
     values: list[tuple[str, Array]] = []
     place = 0
     for kind, raw in zip(kinds, bits, strict=True):

@@ -174,6 +174,11 @@ FUNCTIONS: dict[str, Any] = {
     # These conversions saturate, which the pseudocode does not state.
     "u32_to_u16": lambda x: u(min(int(x.value), 2**16 - 1), 16),
     "i32_to_i16": lambda x: Value("i", 16, min(max(int(x.value), -(2**15)), 2**15 - 1)),
+    **{
+        f"{sign}{bits}_to_{sign}32": lambda x, sign=sign, bits=bits: x.as_(sign, bits).to(sign, 32)
+        for sign in "iu"
+        for bits in (4, 8, 16)
+    },
     "signext": lambda x: Value("i", 64, x.as_("i", x.width).value),
     "signext_from_bit": lambda x, n: Value(
         *("i", x.width),
@@ -192,6 +197,16 @@ for _from, _to in (
         if _to[0] == "f"
         else _to_integer(_to[0], _width)
     )
+
+
+def _f32_to_f16(x: Value) -> Value:
+    if not math.isnan(float(x.value)):
+        return f(x.value, 16)
+    # Quiet, with the upper bits of its payload.
+    return u(x.bits >> 16 & 0x8000 | 0x7E00 | x.bits >> 13 & 0x1FF, 16).as_("f", 16)
+
+
+FUNCTIONS["f32_to_f16"] = _f32_to_f16
 
 
 def _larger(x: Value, y: Value, sign: int) -> Value:
