@@ -221,6 +221,19 @@ static inline f32 sine(f32 turns) {
 static inline f32 cosine(f32 turns) {
   return (f32)__builtin_cos(((f64)turns - __builtin_rint((f64)turns)) * 6.283185307179586);
 }
+// 53 bits of 2 / pi: a segment of them, behind those that a large angle makes irrelevant.
+static inline f64 part_of_2_over_pi(f64 angle, u32 segment) {
+  static const u32 words[] = {TWO_OVER_PI};
+  const u32 count = sizeof words / sizeof *words;
+  i32 exponent = (i32)(of_f64(angle) >> 52 & 0x7FF), shift = (i32)segment * 53;
+  if (exponent > 1077) shift += exponent - 1077;
+  u64 bits = 0;
+  for (u32 n = 0; n < 53; n++) {
+    u32 at = (u32)shift + n;
+    bits = bits << 1 | (at / 32 < count ? words[at / 32] >> (31 - at % 32) & 1 : 0);
+  }
+  return __builtin_ldexp((f64)bits, -53 - shift + (exponent >= 1968 ? 128 : 0));
+}
 // Floats of 8 bits: E4M3 with 3 bits of mantissa, E5M2 with 2. FNUZ has exponents lower by one, no
 // infinity, and a single NaN: the bits of a negative zero. OCP's E4M3 has no infinity either.
 // Values that are too large become infinity, or NaN in formats without infinity.

@@ -131,7 +131,12 @@ def uses_of(one: Instruction, layout: Layout) -> Iterator[tuple[int, int, int, i
     active lane reads all registers of an operand, even if the instruction only moves a value that a
     later one shifts out: such a read does not affect the result.
     """
-    reads, writes = ([(n, count) for _, n, count in some] for some in operands_of(one))
+    # NULL is 0 in all launches, and has no registers behind it.
+    null = NULL if one.isa.is_rdna else -1
+    reads, writes = (
+        [(number, count) for _, number, count in some if number != null]
+        for some in operands_of(one)
+    )
     if "MAC_F" in one.name or "PERMLANE" in one.name:
         reads += writes
     for number, count in reads:

@@ -45,12 +45,13 @@ _WIDE_UPDATES = ("SUB", "AND", "OR", "XOR", "SMIN", "SMAX", "UMIN", "UMAX")
 UPDATES = (
     *("SWAP", "ADD", "SUB", "SMIN", "UMIN", "SMAX", "UMAX", "AND", "OR", "XOR", "ADD_F32"),
     *("PK_ADD_F16", "PK_ADD_BF16", "ADD_F64", "ADD_X2", "SWAP_X2", "INC", "DEC", "INC_X2"),
-    *("DEC_X2", *(f"{name}_X2" for name in _WIDE_UPDATES), "CMPSWAP", "CMPSWAP_X2"),
+    *("DEC_X2", *(f"{name}_X2" for name in _WIDE_UPDATES)),
+    *("MIN_F32", "MAX_F32", "MIN_F64", "MAX_F64", "CMPSWAP", "CMPSWAP_X2"),
 )
 #: Operations of the LDS, without _RTN, by the names of the others.
 LDS_UPDATES = {
     **TYPED_UPDATES,
-    "ADD_F32": "ADD_F32",
+    **{name: name for name in ("ADD_F32", "MIN_F32", "MAX_F32", "MIN_F64", "MAX_F64")},
     **{"WRXCHG_B32": "SWAP", "WRXCHG_B64": "SWAP_X2"},
     **{"CMPST_B32": "CMPSWAP", "CMPST_B64": "CMPSWAP_X2"},
     **{"CMPSTORE_B32": "CMPSWAP", "CMPSTORE_B64": "CMPSWAP_X2"},

@@ -79,7 +79,7 @@ def _with_signs(one: Instruction, operation: Operation) -> Operation:
         kinds = tuple("f32" if kind == "u32" else kind for kind in operation.inputs)
         return replace(operation, inputs=kinds, outputs=("f32",))
     if signs and any(kind[0] != "f" for kind in values):
-        allowed = one.name.startswith(("V_LDEXP", "V_CMP_CLASS", "V_CMPX_CLASS"))
+        allowed = one.name.startswith(("V_LDEXP", "V_CMP_CLASS", "V_CMPX_CLASS", "V_TRIG_PREOP"))
         if not allowed or signs & ~1:
             raise UnsupportedError("the sign of an integer operand")
     halves = [kind for kind in (*values, *operation.outputs) if kind in ("f16", "u16", "i16")]
@@ -363,8 +363,6 @@ def _dot(context: Context, one: Instruction) -> Record:
     pairs = "DOT2" in one.name and (one["opsel"] or one["opsel_hi"] != 3)
     if pairs or signs >> 2 or one["neg"] != signs or one["neg_hi"]:
         raise UnsupportedError("modifiers of a dot product")
-    if one["clmp"] and operation.outputs[0] == "f32":
-        raise UnsupportedError("modifiers of a dot product")
     record.x = [3, 0, signs]
     _modify(one, record, operation.outputs[0])
     return record
@@ -461,7 +459,9 @@ def _getpc(context: Context, one: Instruction) -> Record:
 
 
 #: Hardware registers by number: the mode, and those that say where a wave runs.
-_MODE, _PLACES, _CYCLES = 1, (4, 20, 23, 24), 29
+_MODE, _PLACES = 1, (4, 20, 23, 24)
+#: RDNA's lower and upper half of the time, and their first bits.
+_CYCLES = {29: 0, 30: 32}
 _REALTIME = 0x83
 
 
@@ -469,8 +469,8 @@ def _getreg(context: Context, one: Instruction) -> Record:
     """Read the mode that the kernel began with, the time, or the first place that waves run on."""
     where = one["simm16"]
     register, offset, size = where & 63, where >> 6 & 31, (where >> 11) + 1
-    if register == _CYCLES and one.isa.is_rdna:
-        return Record(RUN_CLOCK, dst=one["sdst"], x=[size, offset])
+    if register in _CYCLES and one.isa.is_rdna:
+        return Record(RUN_CLOCK, dst=one["sdst"], x=[size, _CYCLES[register] + offset])
     if register not in (_MODE, *_PLACES):
         raise UnsupportedError(f"a read of hardware register {register}")
     value = (context.mode if register == _MODE else 0) >> offset & (1 << size) - 1

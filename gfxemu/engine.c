@@ -1374,7 +1374,7 @@ static void run_scalar_memory(Ctx *c, const Insn *i, const Part *part) {
 
 enum { SWAP, ADD, SUB, SMIN, UMIN, SMAX, UMAX, AND, OR, XOR, ADD_F32, PK_ADD_F16, PK_ADD_BF16, ADD_F64,
        ADD_X2, SWAP_X2, INC, DEC, INC_X2, DEC_X2, SUB_X2, AND_X2, OR_X2, XOR_X2, SMIN_X2, SMAX_X2, UMIN_X2,
-       UMAX_X2, CMPSWAP, CMPSWAP_X2 };
+       UMAX_X2, MIN_F32, MAX_F32, MIN_F64, MAX_F64, CMPSWAP, CMPSWAP_X2 };
 
 static u64 updated(i64 what, u64 old, u64 value) {
   u32 a = (u32)old, b = (u32)value;
@@ -1397,6 +1397,10 @@ static u64 updated(i64 what, u64 old, u64 value) {
       u32 low = bf16_bits(from_bf16(a) + from_bf16(b));
       return low | bf16_bits(from_bf16(a >> 16) + from_bf16(b >> 16)) << 16;
     }
+    case MIN_F32: return a << 1 || b << 1 ? of_f32(fmin_f32(f32_of(a), f32_of(b))) : a | b;
+    case MAX_F32: return a << 1 || b << 1 ? of_f32(fmax_f32(f32_of(a), f32_of(b))) : a & b;
+    case MIN_F64: return old << 1 || value << 1 ? of_f64(fmin_f64(f64_of(old), f64_of(value))) : old | value;
+    case MAX_F64: return old << 1 || value << 1 ? of_f64(fmax_f64(f64_of(old), f64_of(value))) : old & value;
     case ADD_F64: return of_f64(f64_of(old) + f64_of(value));
     case INC: return a >= b ? 0 : a + 1;
     case DEC: return !a || a > b ? b : a - 1;

@@ -20,6 +20,24 @@ _EXP2 = tuple(math.log(2) ** power / math.factorial(power) for power in range(12
 #: Those of s, s**3, ... of the logarithm of (1 + s) / (1 - s) to base 2.
 _LOG2 = tuple(2 / math.log(2) / power for power in range(1, 20, 2))
 
+#: Bits of 2 / pi behind the point, of which V_TRIG_PREOP_F64 selects 53.
+_PI_BITS = 1201
+
+
+def _two_over_pi() -> int:
+    """Return 2 / pi times 2 to the number of its bits (Machin's formula)."""
+    one = 1 << _PI_BITS + 64
+
+    def arctan(inverse: int) -> int:
+        power = total = one // inverse
+        for odd in range(3, 2 * _PI_BITS, 2):
+            power //= -inverse * inverse
+            total += power // odd
+        return total
+
+    return (one << _PI_BITS + 1) // (4 * (4 * arctan(5) - arctan(239)))
+
+
 _LETTERS = "abcd"
 
 
@@ -139,6 +157,11 @@ def operations_header() -> str:
     constants += [
         f"#define LOG2_{2 * place + 1} {value.hex()}" for place, value in enumerate(_LOG2)
     ]
+    # With zeros behind them: 32-bit words, the first bits first.
+    words = -(-_PI_BITS // 32)
+    bits = _two_over_pi() << 32 * words - _PI_BITS
+    parts = [f"{bits >> 32 * place & 0xFFFFFFFF:#x}" for place in reversed(range(words))]
+    constants.append(f"#define TWO_OVER_PI {', '.join(parts)}")
     functions = [_vector_function(_VECTORS[name]) for name in VECTOR_NAMES]
     functions += [_clamped_function(_VECTORS[name]) for name in CLAMPED_NAMES]
     functions += [_scalar_function(SCALAR[name]) for name in SCALAR_NAMES]

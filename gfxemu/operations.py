@@ -67,7 +67,6 @@ def _add(
 vector, scalar, packed = partial(_add, VECTOR), partial(_add, SCALAR), partial(_add, PACKED)
 
 _FLOATS = ("f16", "f32", "f64")
-_BOTH = ((vector, "V"), (packed, "V_PK"))
 _COMPARE = {"LT": "<", "EQ": "==", "LE": "<=", "GT": ">", "NE": "!=", "GE": ">="}
 _LOGIC = {
     **{"AND": "a & b", "OR": "a | b", "XOR": "a ^ b", "ANDN2": "a & ~b", "ORN2": "a | ~b"},
@@ -316,6 +315,7 @@ vector("V_FREXP_EXP_I32_F64", "f64 -> i32", "power_of(a)")
 vector("V_LDEXP_F16", "f16 i16 -> f16", "(f16)scaled_f32((f32)a, b)")
 vector("V_LDEXP_F32", "f32 i32 -> f32", "scaled_f32(a, b)")
 vector("V_LDEXP_F64", "f64 i32 -> f64", "__builtin_ldexp(a, b)")
+vector("V_TRIG_PREOP_F64", "f64 u32 -> f64", "part_of_2_over_pi(a, b & 31)")
 # Of a product with 0, whatever the other factor is, 0 remains (rules of DirectX 9).
 vector("V_MUL_DX9_ZERO_F32", "f32 f32 -> f32", "a == 0 || b == 0 ? 0 : a * b")
 vector(

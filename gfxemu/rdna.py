@@ -74,6 +74,7 @@ _UPDATES = {
     **TYPED_UPDATES,
     **{"SWAP_B32": "SWAP", "SWAP_B64": "SWAP_X2"},
     **{"CMPSWAP_B32": "CMPSWAP", "CMPSWAP_B64": "CMPSWAP_X2"},
+    **{"MIN_NUM_F32": "MIN_F32", "MAX_NUM_F32": "MAX_F32"},
 }
 _FORMS = {"VBUFFER": "MUBUF", "VFLAT": "FLAT", "VGLOBAL": "GLOBAL", "VSCRATCH": "SCRATCH"}
 #: Forms of 32 bits, without a field for halves of registers, and where they name registers: the

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import struct
 from collections.abc import Callable, Iterable
+from decimal import Decimal, getcontext
 from typing import Any
 
 import numpy as np
@@ -231,6 +233,23 @@ def _fract(name: str) -> None:
     below_1 = np.nextafter(kind(1), kind(0))
     ends = [0 if kind == np.float16 else below_1, below_1, tiny, np.nan, np.nan]
     np.testing.assert_array_equal(found, np.array([0.75, 0.25, 0, 0, *ends], kind))
+
+
+@case(["V_TRIG_PREOP_F64"])
+def _trig_preop(name: str) -> None:
+    pi = "3.1415926535897932384626433832795028841971693993751058209749445923078164062862089986280"
+    getcontext().prec = 120
+    fraction = 2 / Decimal(pi)
+    for exponent, segment in itertools.product((1023, 1077, 1080, 1100), range(4)):
+        shift = 53 * segment + max(0, exponent - 1077)
+        bits = int(fraction * 2 ** (shift + 53)) % 2**53
+        angle = np.array([exponent << 52 | 12345], U64)
+        low, high = run_operation(name, angle, u32(segment)).astype(U64)[:, 0]
+        found = np.array([low | high << U64(32)]).view(np.float64)[0]
+        assert found == math.ldexp(bits, -53 - shift), (exponent, segment)
+    # Beyond all bits, and with the scale of the largest angles.
+    low, high = run_operation(name, np.array([2000 << 52], U64), u32(31))[:, 0]
+    assert low == high == 0
 
 
 @case([f"V_DIV_{step}_{kind}" for step in ("SCALE", "FMAS", "FIXUP") for kind in ("F32", "F64")])
@@ -748,6 +767,12 @@ _UPDATES: dict[str, Callable[[int, int], int]] = {
 
 #: Element types of atomic float additions.
 _ADDED = {"ADD_F32": np.float32, "ADD_F64": np.float64, "PK_ADD_F16": np.float16}
+#: Of atomic minima and maxima.
+_ORDERED = {
+    f"{name}_{kind}": (number, function)
+    for name, function in (("MIN", np.fmin), ("MAX", np.fmax))
+    for kind, number in (("F32", np.float32), ("F64", np.float64))
+}
 
 
 _LDS_ATOMIC = re.compile(
@@ -760,11 +785,13 @@ def _kind(name: str) -> str:
     if "_ATOMIC_" in name:
         return name.partition("_ATOMIC_")[2]
     operation, _, number = _LDS_ATOMIC.fullmatch(name).groups()  # type: ignore[union-attr]
-    sign = {"I": "S", "U": "U"}[number[0]] if operation in ("MIN", "MAX") else ""
+    sign = {"I": "S", "U": "U"}.get(number[0], "") if operation in ("MIN", "MAX") else ""
     operation = {"WRXCHG": "SWAP", "CMPST": "CMPSWAP", "CMPSTORE": "CMPSWAP"}.get(
         operation, operation
     )
-    return sign + operation + ("_F32" if number == "F32" else "_X2" if "64" in number else "")
+    if number[0] == "F":
+        return f"{operation}_{number}"
+    return sign + operation + ("_X2" if "64" in number else "")
 
 
 @case([n for n in (*BUFFERS, *LDS) if "_ATOMIC_" in n or _LDS_ATOMIC.fullmatch(n)])
@@ -778,6 +805,9 @@ def _atomic(name: str) -> None:
     if kind == "PK_ADD_BF16":
         high = small.astype(np.float32).view(U32)
         raw = high | high >> U32(16)
+    elif kind in _ORDERED:
+        numbers = np.array([-2.5, -0.0, 0.0, 1.5, np.nan], _ORDERED[kind][0])
+        raw = rng().choice(numbers, 64).view(unsigned)
     elif kind in _ADDED:
         raw = small.astype(_ADDED[kind]).repeat(2 if "PK" in kind else 1).view(unsigned)
     else:
@@ -815,6 +845,13 @@ def _updated(kind: str, old: Any, value: Any) -> Any:
             for n, m in ((old, value), (old >> U32(16), value >> U32(16)))
         ]
         return halves[1].view(U32)[0] | halves[0].view(U32)[0] >> U32(16)
+    if kind in _ORDERED:
+        number, function = _ORDERED[kind]
+        a, b = (np.array([bits]).view(number) for bits in (old, value))
+        if a[0] == b[0] == 0:
+            # +0 is more than -0.
+            return old & value if kind.startswith("MAX") else old | value
+        return function(a, b).view(old.dtype)[0]
     if kind in _ADDED:
         parts = [np.array([number]).view(_ADDED[kind]) for number in (old, value)]
         return (parts[0] + parts[1]).view(old.dtype)[0]
