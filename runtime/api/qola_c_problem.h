@@ -4,9 +4,9 @@
 
 #include "qola_c.h"
 #include "qola_call.h"
+#include "qola_reach.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -105,35 +105,44 @@ def test_the_registry_does_not_choose_assembly_kernels() -> None:
     )
 
 
-#: Sequences of this length, with rows that are as far apart as a C test has them.
-LONG = {"seqlen_q": 225304, "max_seqlen_q": 225304, "seqlen_k": 225304}
-STRIDES = ({"stride_q": 9728}, {"stride_k": 9728}, {"stride_v": 9728}, {"stride_o": 4864})
+#: Sequences of this length, and strides with which their rows exceed the offsets of kernels.
+LONG = dict.fromkeys(("seqlen_q", "max_seqlen_q", "seqlen_k", "max_seqlen_k"), 225304)
+STRIDES = {
+    "libmha_fwd": {"stride_q": 9728, "stride_k": 9728, "stride_v": 9728, "stride_o": 4864},
+    "libmha_bwd": {"stride_do": 9728, "stride_dq": 4864, "stride_dk": 4864, "stride_dv": 4864},
+}
 
 
-def statuses(cases: Sequence[dict[str, int]]) -> list[float]:
-    """Call AITER's C++ function with changed arguments, in a process of its own."""
-    library = built_library("libmha_fwd")
+def statuses(module: str) -> list[tuple[float, float]]:
+    """Call AITER's C++ function with each stride and short, then long sequences."""
+    library, direction = built_library(module), module.removeprefix("libmha_")
     assert library.caller
     hip = Hip(library.runtime, "gfx950", runs=False)
     hip.load(library.library)
-    call = hip.caller(library.caller)
-    values = entry_values(FORWARD, "gfx950", library.parameters["mha_fwd"])
-    return [call("mha_fwd", {**values, **case}) for case in cases]
+    call, entry = hip.caller(library.caller), f"mha_{direction}"
+    problem = make_problem(
+        *(direction, "fp16"), seqlen_q=70, seqlen_k=100, nhead_q=2, hdim=32, return_lse=True
+    )
+    values = entry_values(problem, "gfx950", library.parameters[entry])
+    long = {name: length for name, length in LONG.items() if name in values}
+    return [
+        (call(entry, {**values, name: stride}), call(entry, {**values, **long, name: stride}))
+        for name, stride in STRIDES[module].items()
+    ]
 
 
+@pytest.mark.parametrize("module", STRIDES)
 def test_strides_beyond_the_offsets_of_kernels_are_refused(
-    capfd: pytest.CaptureFixture[str],
+    module: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: wrong results of AITER's C++ functions for strides that the C functions refuse."""
-    cases = [*STRIDES, *({**LONG, **stride} for stride in STRIDES)]
+    # A process has one device.
     with ProcessPoolExecutor(1, get_context("fork")) as pool:
-        found = pool.submit(statuses, cases).result()
-    assert [status >= 0 for status in found[: len(STRIDES)]] == [True] * len(STRIDES)
-    assert found[len(STRIDES) :] == [-3] * len(STRIDES)
+        found = pool.submit(statuses, module).result()
+    assert [(short >= 0, long) for short, long in found] == [(True, -3)] * len(found)
     shown = capfd.readouterr().err
-    for stride in STRIDES:
-        ((name, value),) = stride.items()
-        assert f"qola: mha_fwd: {name}: {value}, with 225304 rows of 2 bytes" in shown
+    for name, value in STRIDES[module].items():
+        assert f"{name}: {value}, with 225304 rows of 2 bytes" in shown
 
 
 def redirect_function(library: Path, function: str, other: str, to: Path) -> Path:
