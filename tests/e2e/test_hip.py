@@ -126,3 +126,43 @@ def test_no_aiter(consumer: Bazel) -> None:
     dependencies = consumer.run("query", "deps(//:saxpy_program)").stdout
     assert "saxpy.hip" in dependencies
     assert "aiter//" not in dependencies
+
+
+#: A test in HIP that calls a library in C++.
+COUNTED = {
+    "counted/BUILD.bazel": """
+load("@qola//rules/hip:defs.bzl", "hip_test")
+load("@rules_cc//cc:defs.bzl", "cc_library")
+cc_library(name = "count", srcs = ["count.cc"], hdrs = ["count.h"])
+hip_test(
+    name = "main_test",
+    srcs = ["main_test.hip"],
+    archs = ["gfx942"],
+    emulated = True,
+    deps = [":count"],
+)
+""",
+    "counted/count.h": "int count(int value);\n",
+    "counted/count.cc": """int count(int value) {
+    if (value > 1)
+        return 7;
+    return value;
+}
+""",
+    "counted/main_test.hip": """#include "counted/count.h"
+int main() { return count(1) - 1; }
+""",
+}
+
+
+def test_coverage_counts_the_libraries_below_a_test(consumer: Bazel) -> None:
+    """Prevents: `bazel coverage` of an emulated program that writes no counts, or wrong ones."""
+    for name, text in COUNTED.items():
+        consumer.write(name, text)
+    consumer.run("coverage", "--instrumentation_filter=^//counted", "//counted:main_test")
+    report = consumer.workspace / "bazel-testlogs/counted/main_test/coverage.dat"
+    files = {
+        part.partition("\n")[0]: set(re.findall(r"^DA:(\d+),(\d+)$", part, re.MULTILINE))
+        for part in report.read_text(encoding="utf-8").split("SF:")[1:]
+    }
+    assert {("2", "1"), ("3", "0"), ("4", "1")} <= files["counted/count.cc"]
