@@ -118,7 +118,7 @@ class ResolvedModule:
 
     spec: ModuleSpec
     config: ModuleConfig
-    selection: Selection = field(default_factory=Selection)
+    selection: Selection
     torch: bool = False
     rocm: tuple[str, ...] = ()
 

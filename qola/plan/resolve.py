@@ -51,7 +51,7 @@ def resolve(request: Request) -> ResolvedRequest:
         ResolvedModule(
             spec,
             config_of(spec.name),
-            _select(request, spec, _variants(manifest, spec.name)),
+            select_kernels(request, spec, _variants(manifest, spec.name)),
             kind_of(spec.name).kind == "needs_torch",
             kind_of(spec.name).rocm,
         )
@@ -71,10 +71,10 @@ def _variants(manifest: Manifest, module: str) -> Sequence[FwdVariant | BwdVaria
     return manifest.fwd_variants if forward else manifest.bwd_variants
 
 
-def _select(
+def select_kernels(
     request: Request, spec: ModuleSpec, variants: Sequence[FwdVariant | BwdVariant]
 ) -> Selection:
-    """Return the selection of a module's kernels."""
+    """Return the selection of a module's kernels: those of variants, and those that it names."""
     manifest = request.manifest
     kernels = tuple(k for k in manifest.kernels if LIBRARY[k.config.direction] == spec.name)
     return Selection(
@@ -119,7 +119,7 @@ def _modules_of_variants(request: Request, archs: tuple[str, ...]) -> tuple[Reso
     variants = torch_variants.expand_variants(manifest.fwd_variants)
     dropping = (replace(spec, drop_directions=others) for spec in specs)
     return tuple(
-        ResolvedModule(spec, config, _select(request, spec, variants[spec.name]), torch=True)
+        ResolvedModule(spec, config, select_kernels(request, spec, variants[spec.name]), torch=True)
         for spec in dropping
     )
 

@@ -25,6 +25,7 @@ from qola.plan.entry_macros import entry_macros, v3_off
 from qola.plan.generate import GeneratedModule, generate_module, launch_findings
 from qola.plan.module_entry import missing_includes, missing_types, module_functions
 from qola.plan.request import Request, ResolvedModule, ResolvedRequest
+from qola.plan.resolve import select_kernels
 from qola_base.errors import Finding
 from qola_base.files import lossy_text
 from qola_lab.trees.check import Check, guarded
@@ -68,10 +69,11 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
     # Upstream's own dispatch has all of them.
     text = manifest_text(table, archs, keep_unreachable=True)
     manifest = loads(text, file=f"a manifest of {of}")
-    module = ResolvedModule(manifest.modules[0], configure(tree, manifest, manifest.modules[0]))
-    resolved = ResolvedRequest(
-        Request("compat", manifest, tree), tuple(sorted(archs)), (module,), ()
-    )
+    (spec,) = manifest.modules
+    request = Request("compat", manifest, tree)
+    config = configure(tree, manifest, spec)
+    module = ResolvedModule(spec, config, select_kernels(request, spec, ()))
+    resolved = ResolvedRequest(request, tuple(sorted(archs)), (module,), ())
     return Library(of, table, module, resolved)
 
 

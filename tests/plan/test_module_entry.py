@@ -11,7 +11,7 @@ import pytest
 
 from qola.aiter.missing_names import Includer
 from qola.aiter.tree import read_tree
-from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet
+from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet, Selection
 from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.configure import configure
@@ -131,7 +131,7 @@ def make(root: Path, tmp_path: Path) -> MakeEntry:
         source = f"sources/mha_{direction}.cpp"
         generated_source = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
         module = GeneratedModule(
-            spec, config, kernels=replace(kernels, sources=(generated_source,))
+            spec, config, Selection(), kernels=replace(kernels, sources=(generated_source,))
         )
         text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
         headers = find_headers(tree, config, spec.name, [f"mha_{direction}.h"])

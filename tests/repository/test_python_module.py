@@ -16,7 +16,7 @@ from qola.plan.generate import generate_further
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan
 from qola.plan.python_modules import plan_python_module
-from qola.plan.request import Request, ResolvedModule
+from qola.plan.request import Request
 from qola.plan.resolve import resolve
 from qola_base.errors import PlanError
 from qola_base.files import sha256_of_text
@@ -92,7 +92,7 @@ def test_unsupported_entries_are_refused(
     resolved = resolve(Request("m", loads(HEAD + ENUM, file="m.toml"), tree))
     (module,) = resolved.modules
     spec = replace(module.spec, drop_srcs=dropped)
-    changed_module = ResolvedModule(spec, replace(module.config, **changes))
+    changed_module = replace(module, spec=spec, config=replace(module.config, **changes))
     with pytest.raises(PlanError) as caught:
         plan_python_module(
             resolved, generate_further(resolved, changed_module, Folder(tmp_path)), Folder(tmp_path)

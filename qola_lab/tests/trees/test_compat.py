@@ -357,8 +357,7 @@ def test_compile_selects_the_smallest_kernels(tree: Path) -> None:
     keys["drop_directions"] = ["fwd", "fwd_splitkv", "batch_prefill"]
     built_library = library(read_tree(tree), "libmha_fwd", ("gfx950",), "it", **keys)
     generated = GeneratedModule(
-        built_library.module.spec,
-        built_library.module.config,
+        **vars(built_library.module),
         kernels=KernelSet(kernels, (), directions=directions),
     )
     texts, findings = small_manifests(built_library, generated)
