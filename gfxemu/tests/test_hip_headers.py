@@ -49,7 +49,7 @@ _INCLUDES = [f"#include <hip/hip_{name}.h>" for name in ("runtime", "fp16", "bf1
 
 def kernels() -> Iterator[str]:
     """Yield a line with a kernel for each function of the headers with simple parameters."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for header in HEADERS:
         text = re.sub(r"[ \t]+", " ", (SDK / header).read_text(encoding="utf-8"))
         found |= {(m[2], re.sub(r"\s+", " ", m[3])): m[1] for m in _FUNCTION.finditer(text)}
