@@ -281,6 +281,23 @@ def test_an_address_beyond_all_allocations(address: int, good: bool) -> None:
     assert [fault.kind for fault in w.machine.faults.all] == ["unmapped"]
 
 
+def test_generic_reads_of_lds_that_nothing_wrote() -> None:
+    """Prevents: LDS reached by a generic pointer that counts as written, or as never written."""
+    w = waves(registers=(LANES * 4).astype(U32)[None, None], checked=True)
+    w.machine.map.add(w.machine.lds_start, len(w.machine.lds))
+    # The aperture of the LDS as the upper half of an address.
+    w.v[1] = 1 << 16
+    fields = {"addr": 256, "data": 256, "vdst": 260, "saddr": OFF}
+    run(instruction("FLAT_LOAD_DWORD", "FLAT", fields), w)
+    assert [fault.kind for fault in w.machine.faults.all] == ["uninitialised LDS"]
+    w.machine.faults = Faults()
+    run(instruction("FLAT_STORE_DWORD", "FLAT", fields), w)
+    run(instruction("FLAT_LOAD_DWORD", "FLAT", fields), w)
+    run(instruction("DS_READ_B32", "DS", {"addr": 256, "vdst": 261}), w)
+    assert not w.machine.faults.all
+    assert (w.v[4:6, 0] == LANES * 4).all()
+
+
 def test_exec_as_the_destination_of_a_mask() -> None:
     """Prevents: lanes that stay active although a comparison or a carry wrote 0 to EXEC."""
     registers = np.stack([LANES, LANES * 0 + 7]).astype(U32)[:, None]
