@@ -205,14 +205,6 @@ def _modify(one: Instruction, record: Record, output: str) -> None:
         record.factor = int(np.array(factor, F64).view(I64))
 
 
-def _scalar_result(one: Instruction) -> int:
-    """Return the scalar register in the destination of a vector instruction."""
-    number = one["vdst"] % VGPRS
-    if number >= SGPRS:
-        raise UnsupportedError(f"a scalar result in operand {number}, not a scalar register")
-    return number
-
-
 def _clamp_integer(one: Instruction, record: Record) -> None:
     if one.name not in _CLAMPED_OPS:
         raise UnsupportedError("clamp of an integer")
@@ -227,7 +219,7 @@ def _result(context: Context, one: Instruction, record: Record, outputs: Sequenc
             number = one["sdst"]
         record.mask, record.exec_too = number, int(one.name.startswith("V_CMPX"))
     elif one.name.startswith("V_S_"):
-        number = _scalar_result(one)
+        number = _scalar_number(one["vdst"])
         record.dst, record.result = number, ONE if number != NULL else NO_RESULT
     else:
         record.dst = context.row(one["vdst"])
@@ -249,6 +241,13 @@ def _result(context: Context, one: Instruction, record: Record, outputs: Sequenc
         record.mask = EXEC if record.exec_too else -1
     if record.mask > SGPRS - one.isa.lanes // 32:
         raise UnsupportedError(f"operand {record.mask} as the destination of a mask")
+
+
+def _scalar_number(number: int) -> int:
+    """Return the number of a scalar register in the field of a vector register."""
+    if number % VGPRS >= SGPRS:
+        raise UnsupportedError(f"operand {number % VGPRS} as the destination of a scalar")
+    return number % VGPRS
 
 
 def _scalar(context: Context, one: Instruction) -> Record:
@@ -376,7 +375,7 @@ def _readlane(context: Context, one: Instruction) -> Record:
     operands = [context.narrow(one, "src0")]
     if not first:
         operands.append(context.scalar(one, "src1"))
-    dst = _scalar_result(one)
+    dst = _scalar_number(one["vdst"])
     if dst == NULL:
         return Record(NOTHING)
     return Record(RUN_READLANE, operands=operands, dst=dst, x=[int(first)])
@@ -469,6 +468,8 @@ def _getreg(context: Context, one: Instruction) -> Record:
     """Read the mode that the kernel began with, the time, or the first place that waves run on."""
     where = one["simm16"]
     register, offset, size = where & 63, where >> 6 & 31, (where >> 11) + 1
+    if one["sdst"] == NULL:
+        return Record(NOTHING)
     if register in _CYCLES and one.isa.is_rdna:
         return Record(RUN_CLOCK, dst=one["sdst"], x=[size, _CYCLES[register] + offset])
     if register not in (_MODE, *_PLACES):
@@ -485,7 +486,7 @@ def _time(context: Context, one: Instruction) -> Record:
     if one.name == "S_SENDMSG_RTN_B64":
         if one["ssrc0"] != _REALTIME:
             raise UnsupportedError(f"message {one['ssrc0']}")
-        return Record(RUN_CLOCK, dst=one["sdst"])
+        return Record(RUN_CLOCK if one["sdst"] != NULL else NOTHING, dst=one["sdst"])
     return Record(RUN_CLOCK, dst=one["sdata"])
 
 

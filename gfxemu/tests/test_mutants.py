@@ -66,8 +66,8 @@ def test_a_buffer_is_in_scalar_registers(register: int) -> None:
         # v_pk_mul_f32 of an SDWA operand
         ([0xD3B14004, 0x180204F9], "source operand 249"),
         # v_readfirstlane_b32 and v_readlane_b32 to s196, v_cmp_lt_f32 to s[196:197]
-        ([0x7F880501], "a scalar result in operand 196"),
-        ([0xD28900C4, 0x00010101], "a scalar result in operand 196"),
+        ([0x7F880501], "operand 196 as the destination of a scalar"),
+        ([0xD28900C4, 0x00010101], "operand 196 as the destination of a scalar"),
         ([0xD04100C4, 0x00020301], "operand 196 as the destination of a mask"),
         # v_readlane_b32 and v_writelane_b32 of a lane in v0
         ([0xD2890000, 0x000200C1], "a vector register as src1"),
