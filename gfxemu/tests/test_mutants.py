@@ -11,9 +11,11 @@ import pytest
 
 from gfxemu.arrays import U32
 from gfxemu.faults import EmulationError
+from gfxemu.isa import CDNA, RDNA4
 from gfxemu.launch import ARCHS, Options
 from gfxemu.memory import AddressMap
 from gfxemu.operands import UnsupportedError
+from gfxemu.registers import NULL
 from gfxemu.tests import machines, mutants
 from gfxemu.tests.programs import DESCRIPTOR, END, decode_words, load
 from qola_base.code_object.reader import Descriptor
@@ -145,3 +147,18 @@ def test_a_literal_that_is_missing_is_unsupported() -> None:
         insn = machines.instruction(name, form, scalar if form == "SOP2" else fields)
         with pytest.raises(UnsupportedError, match="a literal that is not there"):
             machines.run(insn)
+
+
+def test_destinations_beyond_the_scalar_registers_are_unsupported() -> None:
+    """Prevents: a scalar result written behind the scalar registers, or to NULL."""
+    for name, isa in (
+        ("V_READLANE_B32", CDNA),
+        ("V_READFIRSTLANE_B32", CDNA),
+        ("V_S_EXP_F32", RDNA4),
+    ):
+        fields = {"src0": 256 if "LANE" in name else 2, "src1": 128, "vdst": 256 + 130}
+        with pytest.raises(UnsupportedError, match="operand 130 as the destination of a scalar"):
+            machines.encode(machines.instruction(name, "VOP3", fields, isa=isa))
+    for name, fields in (("S_SENDMSG_RTN_B64", {"ssrc0": 0x83}), ("S_GETREG_B32", {"simm16": 29})):
+        insn = machines.instruction(name, "SOPK", fields | {"sdst": NULL}, isa=RDNA4)
+        assert (machines.run(insn).s == machines.waves(lanes=32).s).all()
