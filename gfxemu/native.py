@@ -50,6 +50,8 @@ FLAGS = (
 _COMPILERS = ("clang", "gcc", "cc")
 #: The pinned compiler, if `qola hipcc` has fetched it (qola/build/compiler.py).
 _PINNED = "compilers/*/bin/hipcc"
+#: Of a compiler's messages, in an error.
+_MOST_LINES = 10
 _FAULT_ROOM = 256
 #: engine.c's faults with another detail than an address.
 _RACE, _NOT_LOADED, _UNKNOWN_REGISTER = 7, 8, 10
@@ -187,8 +189,8 @@ def compile_engine(command: list[str], directory: Path) -> Path:
         done = subprocess.run(link, cwd=directory, capture_output=True, check=False)
         failed = [done.stderr] if done.returncode else []
     if failed:
-        text = failed[0].decode("utf-8", "replace").strip()
-        raise _error(f"{command[0]}: {text}")
+        lines = failed[0].decode("utf-8", "replace").strip().splitlines()
+        raise _error("\n".join([f"{command[0]} failed", *lines[:_MOST_LINES]]))
     return directory / "engine.so"
 
 
