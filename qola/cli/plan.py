@@ -16,6 +16,7 @@ from qola.cli.console import Console, Surroundings, Table, align, duration, size
 from qola.common.extras import needs
 from qola.common.folder import Folder
 from qola.common.layout import TRITON, triton_file
+from qola.common.processes import available_cores
 from qola.manifest.load import load
 from qola.plan import planner
 from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
@@ -126,7 +127,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     """``qola plan``."""
     console = around.console
     plan = planner.plan(request_of(args, around))
-    cores = args.jobs or estimate.available_cores()
+    cores = args.jobs or available_cores()
     expected = estimate.estimate(plan, load_costs(), cores) if args.estimate else None
     if args.json:
         for warning in plan.warnings:

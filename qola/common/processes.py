@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import signal
@@ -162,3 +163,17 @@ def _wait(pid: int, end: float) -> None:
 def _kill(group: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
+
+
+def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """Return the number of cores for this process, by affinity and the container's quota."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:  # macOS
+        cores = os.cpu_count() or 1
+    try:
+        quota, period = cgroup.read_text(encoding="ascii").split()
+        cores = min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        pass  # no quota
+    return max(1, cores)

@@ -5,8 +5,6 @@ costs.json has a line for each role of a compile. bench/measure_costs.py fits th
 
 from __future__ import annotations
 
-import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -364,17 +362,3 @@ def unmeasured_sources(plan: Plan) -> dict[str, int]:
     }
     found |= {module.name: len(module.sources) for module in plan.python_modules}
     return {name: number for name, number in found.items() if number}
-
-
-def available_cores(cgroup: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return the number of cores for this process, by affinity and the container's quota."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:  # macOS
-        cores = os.cpu_count() or 1
-    try:
-        quota, period = cgroup.read_text(encoding="ascii").split()
-        cores = min(cores, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):
-        pass  # no quota
-    return max(1, cores)

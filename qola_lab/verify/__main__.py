@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from qola.query.estimate import available_cores
+from qola.common.processes import available_cores
 from qola_base.errors import QolaError
 from qola_base.files import write_if_changed
 from qola_base.progress import show_progress

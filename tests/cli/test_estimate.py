@@ -16,6 +16,7 @@ from qola.aiter.tree import read_tree
 from qola.cli.console import to_text
 from qola.cli.plan import to_lines, to_table
 from qola.common.layout import TRITON
+from qola.common.processes import available_cores
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
 from qola.query.estimate import (
     ALL,
@@ -25,7 +26,6 @@ from qola.query.estimate import (
     SOURCES,
     UNPLANNED,
     Costs,
-    available_cores,
     estimate,
     load_costs,
 )

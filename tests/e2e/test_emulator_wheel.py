@@ -1,4 +1,4 @@
-"""Install the wheels of gfxemu and qola_base without the rest of qola, and run gfxemu's tests there."""
+"""Install the wheels of gfxemu and qola_base alone, and run the tests of gfxemu there."""
 
 from __future__ import annotations
 
