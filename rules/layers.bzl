@@ -48,11 +48,11 @@ LAYERS = {
 # Most lines of Python in each part, without its tests: what one person has to hold in mind. A part that outgrows its
 # budget loses something before it gains.
 LINES = {
-    "gfxemu": 9500,
-    "qola": 39500,
-    "qola_base": 2400,
-    "qola_lab": 11500,
-    "runtime": 2400,
+    "gfxemu": 6200,
+    "qola": 35400,
+    "qola_base": 2100,
+    "qola_lab": 11000,
+    "runtime": 2300,
 }
 
 # Outside the layers: these may import every package.
