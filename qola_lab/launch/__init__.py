@@ -1,1 +1,1 @@
-"""Access to libraries without a GPU: the fake HIP runtime, and callers of C++ entry points."""
+"""C++ that calls the entry points of libraries by name, for launches without a GPU."""
