@@ -42,8 +42,8 @@ class FetchedTree:
 
 @pytest.fixture
 def fetched_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FetchedTree:
-    write(tmp_path / "copy", {"qola/plan/planner.py": ""})
-    monkeypatch.setattr(fetched, "_PACKAGE", tmp_path / "copy/qola")
+    write(tmp_path / "copy", {"qola/plan/planner.py": "", "qola_base/files.py": ""})
+    monkeypatch.setattr(fetched, "_ROOT", tmp_path / "copy")
     return FetchedTree(tmp_path)
 
 
@@ -102,6 +102,7 @@ def test_reverted_edit(fetched_tree: FetchedTree) -> None:
 
 ENVIRONMENT_CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "qola": lambda root, _: write(root, {"copy/qola/later.py": ""}),
+    "qola_base": lambda root, _: write(root, {"copy/qola_base/later.py": ""}),
     "Python": lambda _, patch: patch.setattr(sys, "version", "3.99.0 (main)"),
 }
 

@@ -19,6 +19,7 @@ from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
 from qola.common.answers import AnswerCache
 from qola.common.folder import Folder
+from qola.common.packages import ROOT
 from qola_base.errors import CodegenError
 from tests.codegen.generating import BOTH, HEADER, QUICKSTART, roles, run, run_generate_py
 
@@ -353,8 +354,8 @@ def test_pinned_generators_read_only_the_tree(
     run(tree, tmp_path / "bwd", BACKWARD, "libmha_bwd", ("gfx942",), 700, asm=True)
     python = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
     python += [python[0].with_name(f"python{sysconfig.get_config_var('py_version_nodot')}.zip")]
-    package = os.path.dirname(os.path.abspath(process.__file__))
-    allowed = [tree.root, scratch, Path(package).parent, Path("/dev/null"), log, *python]
+    own = [ROOT / part for part in ("qola", "qola_base")]
+    allowed = [tree.root, scratch, *own, Path("/dev/null"), log, *python]
     places = {Path(real) for path in allowed for real in (path.absolute(), os.path.realpath(path))}
     above = {parent for place in places for parent in place.parents}
     accesses = set(log.read_text().splitlines())
