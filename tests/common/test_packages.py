@@ -7,7 +7,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,8 @@ FILES = {
     for part in MAY_IMPORT
 }
 
+ALL = {file for part in PARTS for file in FILES[part]}
+
 
 def package_of(file: Path) -> str:
     """Return the label of a file's package; that of a part's own __init__.py is the part."""
@@ -85,6 +89,21 @@ def test_imports_go_to_lower_layers() -> None:
         if not fine:
             upward.append(f"{file.relative_to(ROOT)} imports {imported.relative_to(ROOT)}")
     assert not upward, "\n".join(upward)
+
+
+def imports_of(file: Path) -> Iterator[Path]:
+    """Yield the modules that a module of the parts imports when it is loaded."""
+    body = ast.parse(file.read_text("utf-8")).body
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                place = ROOT.joinpath(*name.split("."))
+                yield from (f for f in (place.with_suffix(".py"),) if f in ALL and f != file)
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """Prevents: modules that can only be read, and changed, all at once."""
+    TopologicalSorter({file: [*imports_of(file)] for file in ALL}).prepare()
 
 
 def test_files_of_users_stand_alone() -> None:
