@@ -50,7 +50,7 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
         None if Bazel did not start this program.
     """
     directory = environ.get("BUILD_WORKING_DIRECTORY", "")
-    if not directory or not environ.get("BUILD_WORKSPACE_DIRECTORY"):
+    if not directory or not environ.get("RUNFILES_DIR"):
         return None
     # The directory of qola among the runfiles: the main repository, or the canonical name of qola.
     name = Path(ROOT).absolute().name

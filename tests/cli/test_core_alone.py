@@ -32,10 +32,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "PYTHONPATH": os.pathsep.join([str(alone), *packages]),
     }
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-B", "-P", "-c", _START, *words]
+        env = environ | variables
         return subprocess.run(
-            command, env=environ, cwd=alone, text=True, capture_output=True, check=False
+            command, env=env, cwd=alone, text=True, capture_output=True, check=False
         )
 
     return run
@@ -87,3 +88,16 @@ def test_models_need_the_laboratory(run: Run) -> None:
     found = run("init", "--model", "config.json", "model.toml")
     assert found.returncode == ExitCode.TOOLCHAIN
     assert "no package qola_lab" in found.stderr
+
+
+def test_bazel_runs_the_laboratory(run: Run, tmp_path: Path) -> None:
+    """Prevents: `bazel run //:qola -- verify` that fails, or drops its directory or options."""
+    bazel = tmp_path / "bazel"
+    bazel.write_text('#!/bin/sh\necho "$PWD" "$@"\nexit 7\n')
+    bazel.chmod(0o755)
+    set_by_bazel = {"BUILD_WORKING_DIRECTORY": str(tmp_path), "RUNFILES_DIR": str(tmp_path)}
+    words = ("verify", "mine.toml", "--samples", "1")
+    found = run(*words, QOLA_BAZEL=str(bazel), **set_by_bazel)
+    assert found.returncode == 7
+    assert found.stdout.startswith(f"{tmp_path} run ")
+    assert found.stdout.endswith("//qola_lab:program -- verify mine.toml --samples 1\n")
