@@ -184,7 +184,7 @@ class Workspace:
     def program(self, name: str, kind: str, modules: Sequence[str]) -> str:
         """Return the target of a program."""
         labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
-        tool = f"@qola//qola/{PROGRAMS[kind]}:tool"
+        tool = f"@qola//qola_lab/{PROGRAMS[kind]}:tool"
         return starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
 
     def bazelrc(self, output_base: Path, paths: Iterable[Path]) -> str:
@@ -195,7 +195,12 @@ class Workspace:
             disk_cache=shlex.quote(f"--disk_cache={self.disk_cache}"),
             output_base=shlex.quote(f"--output_base={output_base}"),
         )
-        return text + (_TMP if any(path.is_relative_to("/tmp") for path in paths) else "")
+        return text + shown_in_sandboxes(paths)
+
+
+def shown_in_sandboxes(paths: Iterable[Path]) -> str:
+    """Return lines of .bazelrc with which sandboxes have paths below /tmp."""
+    return _TMP if any(path.is_relative_to("/tmp") for path in paths) else ""
 
 
 def overrides(ruleset: Path) -> list[str]:

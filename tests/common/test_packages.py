@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from qola.build.workspace import PROGRAMS
 from qola.common.packages import PARTS, QOLA, ROOT, find_imports, find_sources
 
 LAYERS_FILE = ROOT / "rules/layers.bzl"
@@ -111,6 +112,17 @@ def test_files_of_users_stand_alone() -> None:
     for file in FILES["runtime"]:
         text = file.read_text("utf-8")
         assert not re.search(rf"^\s*(?:from|import) (?:{'|'.join(PARTS)})\b", text, re.M), file
+
+
+def test_labels_in_python_have_packages() -> None:
+    """Prevents: a workspace or message with a label of a package that was moved."""
+    label = re.compile(r"(?:@qola|(?<![\w/:]))//((?:gfxemu|qola|qola_lab|rules|runtime)[\w/]*)")
+    texts = [file.read_text("utf-8") for part in PARTS for file in FILES[part]]
+    programs = [f"@qola//qola_lab/{package}" for package in PROGRAMS.values()]
+    packages = {name.rstrip("/") for text in [*texts, *programs] for name in label.findall(text)}
+    assert len(packages) >= 8
+    for package in sorted(packages):
+        assert (ROOT / package / "BUILD.bazel").is_file(), package
 
 
 @pytest.mark.parametrize("part", LINES)
