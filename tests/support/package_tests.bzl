@@ -59,6 +59,9 @@ def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], 
                 "QOLA_TEST_AITER_TREE": "$(rootpath @aiter//:AITER.json)",
             } | variables,
             imports = ["/".join([".." for _ in native.package_name().split("/")])],
+            # An empty __init__.py that Bazel makes would be written through the link that a sandbox used before has there,
+            # into the checkout.
+            legacy_create_init = 0,
             main = "//tests/support:pytest_main.py",
             # The tree stands for its digest: AITER.json is the declared input, the
             # 5,900 files beside it are read where they were fetched.

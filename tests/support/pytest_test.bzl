@@ -67,6 +67,9 @@ def pytest_test(
                   {variable: "$(rootpath {})".format(label) for variable, label in given.items()} |
                   env,
             imports = ["/".join([".." for _ in native.package_name().split("/")])],
+            # An empty __init__.py that Bazel makes would be written through the link that a sandbox used before has there,
+            # into the checkout.
+            legacy_create_init = 0,
             main = "pytest_main.py",
             tags = tags + more,
             deps = deps + ["@qola_pip_dev//:packages"],
