@@ -29,7 +29,9 @@ class OptionalModule(pytest.Module):
         except (self.CollectError, KeyError) as error:
             missing = error if isinstance(error, KeyError) else error.__cause__
             named = str(missing.args[0] if isinstance(missing, KeyError) else missing)
-            if not re.match("QOLA_|No module named '(?!qola|tests)", named):
+            if not re.match(
+                "QOLA_|No module named '(?!qola|gfxemu|runtime|tests|tools|bench)", named
+            ):
                 raise
             pytest.skip(f"needs {named}", allow_module_level=True)
 

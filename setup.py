@@ -22,8 +22,11 @@ DIRECTORIES = (
     *("third_party", "tools"),
 )
 LEFT_OUT = ("__pycache__", "_ruleset")
-#: Tests of the parts.
-TESTS = ("gfxemu/tests/", "qola_lab/tests/", "runtime/tests/")
+#: Tests of the parts, and what pip leaves there.
+NOT_SHIPPED = (
+    *("gfxemu/build/", "gfxemu/tests/", "qola_base/build/", "qola_lab/tests/"),
+    "runtime/tests/",
+)
 
 
 def ruleset_files() -> list[str]:
@@ -35,7 +38,7 @@ def ruleset_files() -> list[str]:
         if path.is_file() and not set(LEFT_OUT) & set(path.relative_to(ROOT).parts)
     ]
     names = [path.as_posix() for path in found]
-    return sorted([*FILES, *(name for name in names if not name.startswith(TESTS))])
+    return sorted([*FILES, *(name for name in names if not name.startswith(NOT_SHIPPED))])
 
 
 class BuildWithRuleset(build_py):

@@ -25,8 +25,11 @@ KINDS: Sequence[tuple[str, str]] = (
     ("linters", r"TestRunner .*//tests/tools:(buildifier|dockerfile|mypy|ruff|ruff_format|shell)$"),
     ("nested Bazels", r"TestRunner .*//tests/e2e:"),
     ("HIP tests", r"\S+ .*(//|tests/)hip[:/]"),
-    ("tests on the emulator", r"TestRunner .*//tests/(emulate|triton|reference|verify|attention)"),
-    ("tests of libraries", r"TestRunner .*(//tests/(library|lazy|bundle|split|jax|report)|@)"),
+    ("tests on the emulator", r"TestRunner .*//(gfxemu/tests|qola_lab/tests|tests/triton)"),
+    (
+        "tests of libraries",
+        r"TestRunner .*(//tests/(library|bundle|split|report)|//runtime/tests|@)",
+    ),
     ("tests of Starlark", r"TestRunner .*//tests/starlark"),
     ("tests of Python", r"TestRunner"),
     ("kernels", r"Qola(Compile|Compress) "),

@@ -16,6 +16,7 @@ from typing import TextIO
 from qola.cli import laboratory
 from qola.cli.commands import COMMANDS, JSON, Parser, add_command, exit_codes
 from qola.cli.console import Console, Surroundings
+from qola.common.extras import MissingPackagesError
 from qola.common.ruleset import cmake_dir
 from qola.common.version import __version__
 from qola_base.errors import ExitCode, QolaError
@@ -146,7 +147,8 @@ def _run(words: Sequence[str], around: Surroundings) -> int:
         args = _parse(words, around.directory)
         with show_progress(around.console.err, quiet=args.quiet):
             code: int | None = args.run(args, around)
-    except laboratory.NoLaboratoryError as error:
+    except (laboratory.NoLaboratoryError, MissingPackagesError) as error:
+        # In Bazel another program has them.
         done = laboratory.run_with_bazel(words, around.environ)
         return _print_error(error, words, around.console) if done is None else done
     except QolaError as error:

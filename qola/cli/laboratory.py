@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,10 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
     the core never waits for it.
 
     Returns:
-        None if Bazel did not start this program.
+        None if Bazel did not start this program, or if this is that program.
     """
     directory = environ.get("BUILD_WORKING_DIRECTORY", "")
-    if not directory or not environ.get("RUNFILES_DIR"):
+    if not directory or not environ.get("RUNFILES_DIR") or find_spec(_PART):
         return None
     # The directory of qola among the runfiles: the main repository, or the canonical name of qola.
     name = Path(ROOT).absolute().name
@@ -58,6 +59,7 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
     label = _PROGRAM if name == "_main" else f"@@{name}{_PROGRAM}"
     options = ["--ui_event_filters=-info", "--noshow_progress"]
     start = [*bazel.find_bazel(environ, ruleset_root()), "run", *options, label, "--"]
+    print(f"qola: bazel run {label}, which has this command", file=sys.stderr)
     sys.stdout.flush()
     child = bazel.child_environment(environ)
     ran = subprocess.run([*start, *words], env=child, cwd=directory, check=False)

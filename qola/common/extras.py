@@ -52,7 +52,7 @@ def missing_packages(extra: str, place: str) -> MissingPackagesError:
     fix = f"{sys.executable} -m pip install {' '.join(missing)}"
     if extra == "generators" and "BUILD_WORKSPACE_DIRECTORY" in os.environ:
         # Bazel has the packages of the other extras among the program's.
-        fix = "./bazelw run //:qola_with_generators -- ..., in place of //:qola"
+        fix = "bazel run @qola//qola_lab:program -- ..., in place of @qola//:qola"
     return MissingPackagesError(
         Finding(
             place,

@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import distributions
 from pathlib import Path
 
 from qola.common.answers import DIRECTORY, AnswerCache
+from qola.common.extras import EXTRAS
 from qola.fetch.digest import tree_digest
 from qola.fetch.pins import RECORD
 from qola_base.cache import cache_directory
@@ -56,7 +58,7 @@ def _state(tree: Path) -> str:
         # Messages contain the tree's path as given.
         places = [str(tree), os.path.abspath(tree), os.path.realpath(tree)]
         with suppress(OSError, AiterError):  # somebody is editing qola
-            return sha256_of_json([content, places, *_own_code(), sys.version])
+            return sha256_of_json([content, places, *_own_code(), sys.version, _packages()])
     return ""
 
 
@@ -75,3 +77,9 @@ if __name__ == "__main__":
 def _own_code() -> list[str]:
     """Return the digests of the code that answers."""
     return [tree_digest(_ROOT / part) for part in ("qola", "qola_base")]
+
+
+def _packages() -> list[str]:
+    """Return the versions of the packages that generators import, "" for a missing one."""
+    found = {one.metadata["Name"]: one.version for one in distributions()}
+    return [found.get(name, "") for name in sorted(EXTRAS["generators"].values())]

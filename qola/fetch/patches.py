@@ -37,14 +37,15 @@ _MAX_PATCH = 64 << 20
 _TIMEOUT = 300
 _ENCODING = "latin-1"  # any bytes, unchanged: sources need not be UTF-8
 _PREFIX = re.compile(r"[abciow12]/")  # git's, also those of diff.mnemonicPrefix
-_LINK = re.compile(r"^(?:index \S+|(?:old|new|new file|deleted file) mode) (12|16)0000$", re.M)
+#: As git reads modes.
+_LINK = re.compile(r"^(?:index \S+|(?:old|new|new file|deleted file) mode)\s+0*(12|16)0000\b", re.M)
 _TITLE = "the patches do not fit this AITER"
 _INIT = "git submodule update --init --recursive, in the AITER tree"
 _REBASE = (
     "rebase the patch: git apply --3way in a checkout of this AITER, git commit, git format-patch"
 )
 _EXPECTED = (
-    "changes of text files of this AITER that git apply accepts, named as in a checkout "
+    "changes of files of this AITER that git apply accepts, named as in a checkout "
     "(aiter/..., csrc/..., hsa/..., 3rdparty/...), with or without a/ and b/ before them"
 )
 #: Reasons for a reject, by the option of `git apply` with which the patch fits.
@@ -61,7 +62,7 @@ def apply_patches(
     """Apply patches to a tree in order; on any reject the tree stays unchanged.
 
     Paths in a patch are relative to the root of a checkout, with or without git's prefixes ``a/``
-    and ``b/``; an unpacked wheel has these files below ``aiter_meta/``. Supported are text patches
+    and ``b/``; an unpacked wheel has these files below ``aiter_meta/``. Supported are patches
     of git diff and git format-patch: changed, new, deleted, renamed and copied files, and modes.
 
     ROCm/QoLA's patches change AITER and its submodule Composable Kernel in one file. If the tree
@@ -271,7 +272,10 @@ def _copy_files(tree: _Overlay, changes: Iterable[_Change], copies: Path) -> dic
 
 def _take_files(tree: _Overlay, before: Mapping[str, _File], copies: Path, place: str) -> None:
     """Change a tree in memory as git has changed the copies of its files."""
-    paths = (path for path in sorted(copies.rglob("*")) if not path.is_dir())
+    paths = [path for path in sorted(copies.rglob("*")) if path.is_symlink() or not path.is_dir()]
+    if links := [path.name for path in paths if path.is_symlink()]:
+        found = f"a symbolic link, {visible(links[0])}"
+        raise AiterError(Finding(place, found, _EXPECTED, _REBASE), _TITLE)
     after = {path.relative_to(copies).as_posix(): _File.read(path) for path in paths}
     for name in before.keys() - after.keys():
         tree.put(_tree_path(tree, name), None)

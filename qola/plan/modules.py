@@ -11,6 +11,7 @@ from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
 from qola.aiter.module_config import missing_ck
 from qola.aiter.module_kinds import ModuleKind, classify
 from qola.aiter.tree import AiterTree
+from qola.common.extras import MissingPackagesError
 from qola.common.folder import Folder
 from qola.common.processes import thread_pool
 from qola.manifest.constants import AITER, TESTED_ARCHS
@@ -114,6 +115,8 @@ def filtered_kernels(
     try:
         resolved = _resolve(tree, name, archs, f'mode = "{AITER}"', variants)
         return len(build_plan(resolved, Folder()).kernels), ""
+    except MissingPackagesError:
+        raise
     except QolaError as error:
         return 0, " ".join(error.findings[0].found.split())
 
@@ -133,6 +136,8 @@ def _refusal(tree: AiterTree, name: str, archs: Sequence[str], *, generate: bool
         resolved = _resolve(tree, name, archs)
         if generate:
             build_plan(resolved, Folder())
+    except MissingPackagesError:
+        raise
     except QolaError as error:
         # The user has no such manifest, so a place in it is useless.
         return _line(error).removeprefix(f"{name}:4 [[modules]].name: ")

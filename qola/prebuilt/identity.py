@@ -34,8 +34,10 @@ _DIRECTORIES = ("runtime", "rules", "third_party")
 _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
 """Programs that plan or run in build actions."""
 
-_WITHOUT_EFFECT = ("runtime/tests/", "third_party/debian/", "third_party/npm/")
-"""Tests, and packages of Bazel and of linters."""
+_WITHOUT_EFFECT = (
+    *("rules/layers.bzl", "runtime/tests/", "third_party/debian/", "third_party/npm/"),
+)
+"""Layers, tests, and packages of Bazel and of linters."""
 
 ROCM_VARIABLE = "QOLA_ROCM"
 _REPO_ENV = f"--repo_env={ROCM_VARIABLE}="

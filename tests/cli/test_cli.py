@@ -253,7 +253,7 @@ def test_explain_names_the_reason(run: Run) -> None:
     included = run("explain", "-q", MINE, f"bazel-bin/x/{name}.pic.o").out
     assert included.splitlines()[:2] == [
         f"{name}: in",
-        "  kept by  m.toml:8 [[mha_fwd_variants]]",
+        f"  kept by  {MINE}:8 [[mha_fwd_variants]]",
     ]
     assert "mask=no" in included
     without = [name.replace("_lse_", "_nlse_"), name.replace("_bf16_", "_fp16_")]
@@ -287,7 +287,7 @@ def test_explain_without_a_query_counts_rules(run: Run) -> None:
         "direction": "fwd",
         "role": "fwd",
         "in": True,
-        "rule": "m.toml:8 [[mha_fwd_variants]]",
+        "rule": f"{MINE}:8 [[mha_fwd_variants]]",
         "count": 14,
     }
 

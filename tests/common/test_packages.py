@@ -19,8 +19,8 @@ from qola.build.workspace import PROGRAMS
 from qola.common.packages import PARTS, QOLA, ROOT, find_imports, find_sources
 
 LAYERS_FILE = ROOT / "rules/layers.bzl"
-BY_NAME = {"qola/cli", "qola/api"}
-"""Packages of the core that load the laboratory by the names of its modules."""
+BY_NAME = {"cli/commands.py", "cli/init_serving.py", "fmha.py"}
+"""Files of the core that name modules of the laboratory, which are loaded on demand."""
 
 
 def read_constant(name: str) -> Any:
@@ -66,6 +66,11 @@ def package_of(file: Path) -> str:
     return "qola/api" if part == "qola" and rest != ["__init__.py"] else part
 
 
+def named_only(file: Path) -> bool:
+    """Whether a file of the core only names modules of the laboratory."""
+    return file.is_relative_to(QOLA) and file.relative_to(QOLA).as_posix() in BY_NAME
+
+
 @cache
 def package_imports() -> list[tuple[Path, Path]]:
     """Return pairs of files in different packages, of which the first imports the second."""
@@ -76,7 +81,7 @@ def package_imports() -> list[tuple[Path, Path]]:
         if file.parent != QOLA or file.stem not in ("__init__", "__main__")
         for imported in sorted(set(find_imports(file)))
         if package_of(imported) != package_of(file)
-        if not (package_of(file) in BY_NAME and package_of(imported).startswith("qola_lab"))
+        if not (named_only(file) and package_of(imported).startswith("qola_lab"))
     ]
 
 

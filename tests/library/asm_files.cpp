@@ -22,7 +22,7 @@ PROBE int asm_file_load(const char* file, char* message, std::size_t length)
     }
 }
 
-// Tables as qola/codegen/asm/arch_tables.py merges them.
+// Tables as qola/codegen/asm/script.py merges them.
 using CFG = std::map<std::string, int>;
 static CFG qola_gfx942_cfg_probe = {{"tile", 128}};
 static CFG qola_gfx950_cfg_probe = {{"tile", 256}};

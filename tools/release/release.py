@@ -51,8 +51,11 @@ DIRECTORIES = (
     *("tests/e2e/two_pins", "tests/manifests", "tests/servers", "third_party", "tools"),
 )
 LEFT_OUT = ("__pycache__", "_ruleset")
-#: Tests of the parts.
-TESTS = ("gfxemu/tests/", "qola_lab/tests/", "runtime/tests/")
+#: Tests of the parts, and what pip leaves there.
+NOT_SHIPPED = (
+    *("gfxemu/build/", "gfxemu/tests/", "qola_base/build/", "qola_lab/tests/"),
+    "runtime/tests/",
+)
 
 TEMPLATES = ".bcr"
 #: The modules of a release: directories of the archive, as in .bcr/config.yml.
@@ -92,8 +95,11 @@ def release_files(root: Path) -> dict[str, Path]:
         name.as_posix(): path
         for name, path in names.items()
         # Links such as bazel-bin lead out of the checkout.
-        if not any(part in LEFT_OUT or part.startswith("bazel-") for part in name.parts)
-        and not name.as_posix().startswith(TESTS)
+        if not any(
+            part in LEFT_OUT or part.startswith("bazel-") or part.endswith(".egg-info")
+            for part in name.parts
+        )
+        and not name.as_posix().startswith(NOT_SHIPPED)
     }
 
 

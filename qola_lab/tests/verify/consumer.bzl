@@ -57,7 +57,7 @@ def consumer_program(name, bundle, namespace, directions, static = False, tags =
         name = name + ".file",
         srcs = [name],
         tags = tags,
-        visibility = ["//tests:parts"],
+        visibility = ["//rules:tests"],
     )
 
 def consumer_test(name, bundle, library, directions, manifest = None, namespace = None, static = False, tests = [], restricted = [], tags = []):
@@ -93,7 +93,7 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         srcs = [library],
         output_group = "plan",
         tags = tags,
-        visibility = ["//tests:parts"],
+        visibility = ["//rules:tests"],
     )
     pytest_test(
         name = "test_" + program,

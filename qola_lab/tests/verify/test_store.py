@@ -9,30 +9,31 @@ from pathlib import Path
 import pytest
 
 from qola.common.answers import write_entry
-from qola.common.packages import QOLA
+from qola.common.packages import PARTS, ROOT
 from qola_lab.verify import store
 from qola_lab.verify.store import DIRECTORY, VerdictStore, sources_digest
 
 DECIDE = (
-    "emulate/engine.c",
-    "emulate/arithmetic.h",
-    "reference/attention.py",
-    "verify/expected.py",
+    "gfxemu/engine.c",
+    "gfxemu/arithmetic.h",
+    "qola_lab/reference/attention.py",
+    "qola_lab/verify/expected.py",
 )
 #: Report markup, and selection of problems (part of a case): they do not change verdicts.
-OTHERS = ("verify/page.py", "verify/sample.py")
+OTHERS = ("qola_lab/verify/page.py", "qola_lab/verify/sample.py")
 
 
 def test_changed_sources_invalidate_verdicts(tmp_path: Path) -> None:
     """Prevents: a corrected emulator that reports stored verdicts of the old emulator."""
-    copy = tmp_path / "qola"
-    shutil.copytree(QOLA, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in PARTS:
+        ignored = shutil.ignore_patterns("__pycache__", "_ruleset", "tests")
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
     found = [sources_digest()]
     for files in (OTHERS, *([file] for file in DECIDE)):
         for file in files:
-            with (copy / file).open("a") as text:
+            with (tmp_path / file).open("a") as text:
                 text.write("\n")
-        found.append(sources_digest(copy))
+        found.append(sources_digest(tmp_path))
     assert found[0] == found[1]
     assert len(set(found)) == 1 + len(DECIDE)
 
