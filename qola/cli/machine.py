@@ -97,7 +97,8 @@ def checks(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check("AITER", "ok", str(tree))
     else:
         yield Check("AITER", "absent", "not fetched yet: the first qola plan does it")
-    git, use = shutil.which("git", path=environ.get("PATH")), "fetches commits of AITER, applies patches"
+    git = shutil.which("git", path=environ.get("PATH"))
+    use = "fetches commits of AITER, applies patches"
     yield Check("git", "ok" if git else "absent", git or use, "" if git else "install git")
     try:
         yield Check("GPU", "ok", ", ".join(native_archs()))

@@ -223,6 +223,11 @@ def test_unpatched_files_stay_symlinks(tree: Path, symlink_tree: Path) -> None:
             new_file("csrc/l", "120000", "a.cpp\n\\ No newline at end of file"),
             "a symbolic link",
         ),
+        *(
+            (new_file("csrc/l", mode, "a.cpp\n\\ No newline at end of file"), "a symbolic link")
+            # Spellings that git accepts.
+            for mode in ("120000 ", " 120000", "0120000", "120000\r")
+        ),
         (
             "diff --git a/ck b/ck\nindex 1234567..89abcde 160000\n--- a/ck\n+++ b/ck\n"
             "@@ -1 +1 @@\n-Subproject commit 1\n+Subproject commit 2\n",
