@@ -14,7 +14,7 @@ from qola_lab.verify.libraries import add_libraries, places
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; return the exit code."""
-    parser = argparse.ArgumentParser(prog="qola.fmha", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="qola dispatch", allow_abbrev=False)
     add_libraries(parser)
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--problems")
