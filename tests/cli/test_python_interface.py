@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from pathlib import Path
 from typing import Any
@@ -71,3 +72,10 @@ def test_arguments_reach_the_build(
         build_tools.build_kernels("m.toml", "out", **arguments)
     assert words in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_fmha_has_its_public_name() -> None:
+    """Prevents: `from qola import fmha` of the guide fails, or has another module than qola_lab."""
+    public = importlib.import_module("qola.fmha")
+    assert public is importlib.import_module("qola_lab.fmha")
+    assert callable(public.make_problem)
