@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 from gfxemu.decode import Instruction
 from gfxemu.operands import ELSEWHERE
-from gfxemu.registers import AGPRS, EXEC, NULL, SGPRS, VCC, VGPRS, Layout, name_of
-
-#: Numbers that mean no register, in operands that may have none.
-_OFF = (124, 127)
+from gfxemu.registers import AGPRS, EXEC, NULL, OFF, SGPRS, VCC, VGPRS, Layout, name_of
 
 
 def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
@@ -26,7 +23,7 @@ def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
         # tinygrad lists the immediate of SOPK and SOPP among the registers.
         if name == "simm16":
             continue
-        if unused.get(name) or (name in ("saddr", "soffset") and number in _OFF):
+        if unused.get(name) or (name == "saddr" and number == OFF):
             continue
         if name == "src0" and number in ELSEWHERE and "vsrc0" in one.fields:
             # The register is in the word behind the instruction; a bit says that it is scalar.
@@ -45,7 +42,7 @@ def registers_of(one: Instruction) -> Iterator[tuple[str, int, int]]:
 
 def _is_address(one: Instruction) -> bool:
     """Whether the field addr of an instruction names a whole address, of two registers."""
-    return one.form == "FLAT" or (one.form == "GLOBAL" and one["saddr"] & 0x7F == _OFF[1])
+    return one.form == "FLAT" or (one.form == "GLOBAL" and one["saddr"] & 0x7F == OFF)
 
 
 def _in_accumulation(one: Instruction, name: str) -> bool:

@@ -90,7 +90,7 @@ class Races:
         """Describe the earlier access of some bytes, by the upper half of its mark."""
         one = self._accesses[(source & _MOST_NUMBERS) - 1]
         if not race:
-            return f"{address:#x} of the LDS, loaded by +{one.pc:#x} {one}"
+            return f"{address:#x} of the LDS, loaded by {one.pc:+#x} {one}"
         verb = "read" if "WRITE" not in one.name and one.form == "DS" else "written"
         wave = source >> (_WAVE - _NUMBER) >> 1
-        return f"{address:#x} of the LDS, {verb} by wave {wave} at +{one.pc:#x} {one}"
+        return f"{address:#x} of the LDS, {verb} by wave {wave} at {one.pc:+#x} {one}"

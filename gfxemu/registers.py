@@ -24,7 +24,9 @@ VCC, M0, NULL, EXEC = 106, 124, 125, 126
 #: the operands with them.
 APERTURE, PRIVATE_APERTURE = 1 << 48, 2 << 48
 APERTURES = {235: APERTURE, 237: PRIVATE_APERTURE}
-CONSTANTS, VGPRS, AGPRS = 128, 256, 512
+VGPRS, AGPRS = 256, 512
+#: In the field saddr: no register, the whole address is in vector registers.
+OFF = 127
 
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)
 
@@ -63,7 +65,12 @@ class Layout:
         return number - VGPRS if number < AGPRS else number - AGPRS + self.first_agpr
 
 
+_SPECIAL = {VCC: "vcc_lo", VCC + 1: "vcc_hi", M0: "m0", EXEC: "exec_lo", EXEC + 1: "exec_hi"}
+
+
 def name_of(number: int) -> str:
     """Return the name of a register by its number."""
+    if number in _SPECIAL:
+        return _SPECIAL[number]
     first = max(start for start in (0, VGPRS, AGPRS) if start <= number)
     return f"{'a' if first == AGPRS else 'v' if first else 's'}{number - first}"

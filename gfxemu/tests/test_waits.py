@@ -84,6 +84,12 @@ MISSED: dict[str, tuple[list[int], int, str]] = {
     "flat may be the LDS": ([*FLAT, wait(vm=0), READ], 12, "v1, loaded by +0x8 flat_load"),
     "flat may be memory": ([*FLAT, wait(lgkm=0), READ], 12, "v1, loaded by +0x8 flat_load"),
     "the mask that no field names": ([0xC0061A80, 0, 0x00000501], 8, "vcc, loaded by +0x0 s_load"),
+    # A load of M0, and a scalar load with that as its offset.
+    "an offset in M0": (
+        [0xC0021F00, 0, 0xC0024100, 0xF8000000],
+        8,
+        "m0, loaded by +0x0 s_load",
+    ),
     "the loop's second time": (
         # s4 counts from 2 down; the read is before the load.
         [0xB0040002, READ, *GLOBAL, 0xB704FFFF, 0xBF078004, sopp("S_CBRANCH_SCC1", -6)],
