@@ -6,11 +6,10 @@ begins one runs it to its end. `Waits` knows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gfxemu.decode import Instruction
-from gfxemu.program import BRANCHES, ENDS, Program
+from gfxemu.program import BRANCHES, Program
 
 #: Jumps to an address in a register.
 _ANYWHERE = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
@@ -41,7 +40,7 @@ def reachable_blocks(program: Program) -> dict[int, BlockSize]:
     todo = [0]
     while todo:
         start = todo.pop()
-        block = [] if start in found else list(_instructions(program, start))
+        block = [] if start in found else list(program.waits.block(start))
         if not block:
             continue
         end = block[-1].pc + block[-1].size
@@ -56,18 +55,6 @@ def reachable_blocks(program: Program) -> dict[int, BlockSize]:
         if block[-1].name in _ANYWHERE:
             todo += program.starts
     return dict(sorted(found.items()))
-
-
-def _instructions(program: Program, start: int) -> Iterator[Instruction]:
-    pc = start
-    while pc == start or pc not in program.starts:
-        one = program.code.get(pc)
-        if not isinstance(one, Instruction):
-            return
-        yield one
-        if one.name in BRANCHES or one.name in ENDS:
-            return
-        pc += one.size
 
 
 def _successors(last: Instruction, after: int) -> list[int]:

@@ -79,10 +79,6 @@ def _tables(isa: Isa) -> ModuleType:
         return importlib.import_module(f"tinygrad.runtime.autogen.amd.{isa.tables}.ins")
 
 
-#: Encodings of accesses with an address of each lane, and an optional scalar one.
-_LANE_ADDRESSES = ("FLAT", "GLOBAL", "SCRATCH")
-
-
 @dataclass(frozen=True)
 class Instruction:
     """One instruction, in numbers.
@@ -99,7 +95,7 @@ class Instruction:
         source: an object whose `str` is the instruction in words; making the text is slow.
         isa: its instruction set. Names and fields are CDNA's in all of them.
         parts: the two operations of one instruction that does both at once.
-        code: its bytes, on gfx90a with the opcode of gfx942; none of one that was not decoded.
+        code: its bytes; none of one that was not decoded.
     """
 
     pc: int
@@ -119,7 +115,7 @@ class Instruction:
         """The instruction in words."""
         text = str(self.source)
         # The table names the register whose number stands for no scalar address.
-        return text.replace("EXEC_HI", "off") if self.form in _LANE_ADDRESSES else text
+        return text.replace("EXEC_HI", "off") if self.form in rdna.LANE_FORMS else text
 
     def __str__(self) -> str:
         """Return it in words."""

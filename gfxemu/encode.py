@@ -15,7 +15,7 @@ from gfxemu.arrays import I64, U64, Array
 from gfxemu.check import find_misfit, registers_of, uses_of
 from gfxemu.decode import Instruction
 from gfxemu.encode_memory import MEMORY
-from gfxemu.encode_registers import REGISTERS, encode_operation
+from gfxemu.encode_registers import MODE, REGISTERS, encode_operation, hardware_register
 from gfxemu.operands import LanePattern, UnsupportedError
 from gfxemu.operations import PACKED, SCALAR, VECTOR
 from gfxemu.program import BRANCHES, ENDS, Program
@@ -63,7 +63,6 @@ WAITS_AND_HINTS = (
 #: The barrier of the workgroup: the constant -1.
 _WORKGROUP = 193
 _DEALLOC_VGPRS = 3
-_MODE = 1
 #: Bits of the mode that change nothing here: denormals, DX10_CLAMP and IEEE.
 _IGNORED = 0x3F0
 _TRAP = 2
@@ -75,9 +74,8 @@ def _setreg(one: Instruction) -> Record:
     Denormals are always kept and clamp always makes 0 of a NaN, so their bits change nothing;
     another way to round, traps and FP16_OVFL are not emulated.
     """
-    where = one["simm16"]
-    register, offset, width = where & 63, where >> 6 & 31, (where >> 11) + 1
-    if register != _MODE:
+    register, offset, width = hardware_register(one)
+    if register != MODE:
         raise UnsupportedError(f"a write of hardware register {register}")
     if one.literal is None:
         raise UnsupportedError("a write of the mode from a register")
@@ -140,7 +138,7 @@ class Encoded:
         places: by a quarter of the offset, the number of the instruction, or -1.
         start: bytes of code in front of the kernel: the offset of its first instruction.
         instructions: in the order of their records.
-        refusals: by the number of an instruction that is not emulated, the reason.
+        refusals: by the offset of an instruction that is not emulated, the reason.
         uses: registers of instructions as in `check.uses_of`, if the program is checked.
         first_uses: by number of the instruction, its first row of `uses`; then their end.
     """
@@ -183,13 +181,8 @@ def encode(program: Program) -> Encoded:
         if own[number, 0] not in _WITHOUT_REGISTERS and own[number, 0] < FIRST_END:
             uses += uses_of(one, encoder.context.layout)
         first_uses.append(len(uses))
-    refusals = {
-        place: encoder.refusals[one.pc]
-        for place, one in enumerate(instructions)
-        if one.pc in encoder.refusals
-    }
     rows_of_uses = np.array(uses, I64).reshape(-1, 4), np.array(first_uses, I64)
-    return Encoded(words, places, dpp, instructions, start, refusals, *rows_of_uses)
+    return Encoded(words, places, dpp, instructions, start, encoder.refusals, *rows_of_uses)
 
 
 def _lane_patterns(patterns: Sequence[LanePattern], lanes: int) -> Array:

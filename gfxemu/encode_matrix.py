@@ -74,8 +74,8 @@ def encode_matrix(context: Context, one: Instruction) -> Record:
     accumulation = (AGPRS - VGPRS) * one["acc_cd"]
     c, bits = -1, 0
     if one["src2"] < VGPRS:
-        constant = context.wide(one, "src2", kind.lower()) if kind == "F64" else None
-        constant = constant or context.narrow(one, "src2", "f32")
+        read, real = (context.wide, "f64") if kind == "F64" else (context.narrow, "f32")
+        constant = read(one, "src2", real)
         if constant.kind != CONSTANT:
             raise UnsupportedError("a matrix that is not in vector registers")
         bits = constant.value

@@ -18,7 +18,7 @@ from gfxemu.records import (
     Context,
     Record,
 )
-from gfxemu.registers import AGPRS, NULL, SGPRS, VGPRS
+from gfxemu.registers import AGPRS, NULL, OFF, SGPRS, VGPRS
 
 #: Bytes of an access by the last word of its name.
 _SIZES = {
@@ -34,8 +34,6 @@ _ACCESS = re.compile(
 )
 _ATOMIC = re.compile(r"(?:BUFFER|GLOBAL|FLAT)_ATOMIC_(.+)|DS_([A-Z]+)(_RTN)?_([A-Z]\d\d)$")
 _SCALAR_LOAD = re.compile(r"S_(BUFFER_)?LOAD_(?:DWORD(?:X(\d+))?|([US])(BYTE|SHORT))$")
-#: No register: the address is all in the vector registers.
-OFF = 127
 #: engine.c's kinds of addresses, and of accesses; 2 more for those of less than a word.
 _BUFFER, _GLOBAL, _GLOBAL_SCALAR, _FLAT, _SCRATCH, _LOCAL = range(6)
 _LOAD, _STORE, _LOAD_SMALL, _STORE_SMALL, _TO_LDS = range(5)

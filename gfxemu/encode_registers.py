@@ -88,15 +88,6 @@ def _with_signs(one: Instruction, operation: Operation) -> Operation:
     return operation
 
 
-def _negates(one: Instruction, place: int, kind: str) -> bool:
-    """Whether an instruction changes the sign of an operand."""
-    if one.name == "V_BITOP3_B32":
-        return False
-    changed = one["neg"] | one["abs"] if "neg" in one.fields else 0
-    named = one[f"src{place}_neg"] | one[f"src{place}_abs"]
-    return kind[0] == "f" and bool(changed >> place & 1 or named)
-
-
 def _vector(context: Context, one: Instruction) -> Record:
     operation = _with_signs(one, VECTOR[one.name])
     if not operation.outputs:
@@ -179,7 +170,7 @@ def _vector_operand(
         operand.signed = bool(one[f"src{place}_sext"])
     if size == 2 and one["opsel"] >> place & 1:
         operand.bits, operand.shift = 16, 16
-    if _negates(one, place, real):
+    if real[0] == "f":
         sign = 1 << 8 * size - 1
         if one["abs"] >> place & 1 or one[f"src{place}_abs"]:
             operand.keep = ALL & ~sign
@@ -458,28 +449,29 @@ def _getpc(context: Context, one: Instruction) -> Record:
 
 
 #: Hardware registers by number: the mode, and those that say where a wave runs.
-_MODE, _PLACES = 1, (4, 20, 23, 24)
+MODE, _PLACES = 1, (4, 20, 23, 24)
 #: RDNA's lower and upper half of the time, and their first bits.
 _CYCLES = {29: 0, 30: 32}
 _REALTIME = 0x83
 
 
+def hardware_register(one: Instruction) -> tuple[int, int, int]:
+    """Return the number of a hardware register, and the first bit and width of the part named."""
+    where = one["simm16"]
+    return where & 63, where >> 6 & 31, (where >> 11) + 1
+
+
 def _getreg(context: Context, one: Instruction) -> Record:
     """Read the mode that the kernel began with, the time, or the first place that waves run on."""
-    where = one["simm16"]
-    register, offset, size = where & 63, where >> 6 & 31, (where >> 11) + 1
+    register, offset, size = hardware_register(one)
     if one["sdst"] == NULL:
         return Record(NOTHING)
     if register in _CYCLES and one.isa.is_rdna:
         return Record(RUN_CLOCK, dst=one["sdst"], x=[size, _CYCLES[register] + offset])
-    if register not in (_MODE, *_PLACES):
+    if register not in (MODE, *_PLACES):
         raise UnsupportedError(f"a read of hardware register {register}")
-    value = (context.mode if register == _MODE else 0) >> offset & (1 << size) - 1
-    record = Record(
-        RUN_SCALAR, _SCALAR_OPS["S_MOV_B32"], [Operand(value=value)], one["sdst"], WHOLE
-    )
-    record.x = [0, 0, 0]
-    return record
+    value = (context.mode if register == MODE else 0) >> offset & (1 << size) - 1
+    return Record(RUN_SCALAR, _SCALAR_OPS["S_MOV_B32"], [Operand(value=value)], one["sdst"], WHOLE)
 
 
 def _time(context: Context, one: Instruction) -> Record:

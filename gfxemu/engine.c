@@ -3,8 +3,9 @@
 // An instruction is a record that gfxemu/encode.py makes; `handler` says how it runs,
 // and `op` is a function of operations.h, which is generated from the table of operations. Waves at
 // one place run together; of all places where waves stand, the lowest goes on first: waves that left
-// a loop early wait for the others behind it, and go on with them. Instructions that only touch registers run wave by wave, since no other
-// wave sees them; each access of memory runs for all waves before the next instruction does.
+// a loop early wait for the others behind it, and go on with them. Instructions that only touch
+// registers run wave by wave, since no other wave sees them; each access of memory runs for all waves
+// before the next instruction does.
 //
 // It is compiled for waves of 64 lanes (CDNA), and for those of 32 (RDNA): -DLANES=64, -DLANES=32.
 
@@ -518,7 +519,7 @@ static inline Floats fused(f32 a, Floats b, Floats c) {
 
 enum { OF_F32, OF_F16, OF_BF16, OF_FP8, OF_BF8 };
 
-// Elements as f32, [depth][rows], of which each group of lanes has some; as matrix.py's _unpack.
+// Elements as f32, [depth][rows], of which each group of lanes has some: gfxemu/encode_matrix.py.
 static inline __attribute__((always_inline)) void unpack(const f32 *formats, const u32 *v, int kind,
                                                          int rows, int groups, int depth, f32 *out) {
   int each = depth / groups;
@@ -678,7 +679,7 @@ static void run_doubles(const Insn *i, Wave *w) {
       w->v[(i->dst + 2 * r + 1) * LANES + l] = (u32)(bits >> 32);
     }
 #else
-  (void)i, (void)w, (void)pair_of_lane;
+  (void)i, (void)w;
 #endif
 }
 
@@ -958,7 +959,7 @@ static void read_words(const u64 *address, u64 used, int count, u32 *word) {
   }
 }
 
-// Word by word, so that of lanes that share bytes the same one wins as in NumPy.
+// Word by word: where lanes share bytes, the last lane wins in each word.
 static void write_words(const u64 *address, u64 used, int count, const u32 *word) {
   int crooked = 0;
   for (u64 rest = used; rest; rest &= rest - 1) crooked |= (int)address[__builtin_ctzll(rest)] & 3;
@@ -1168,12 +1169,23 @@ static void order_read(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 u
 }
 
 static void order_write(Ctx *c, const Insn *i, Wave *w, const u64 *address, u64 used, i64 size,
-                        const u32 *word) {
+                        const u32 *word, int queue) {
   if (!w->order || !i->number) return;
   u64 changed = changing(address, used, size, word);
-  check_order(c, i, w, address, changed, size, 0);
+  check_order(c, i, w, address, changed, size, queue == VM);
   if (c->l->uses) check_readers(c, i, w, address, changed, size);
-  mark_writes(c, i, w, address, changed, size, LDS);
+  // A load is outstanding even if it changes nothing.
+  mark_writes(c, i, w, address, queue == VM ? used : changed, size, queue);
+}
+
+// Addresses of an access, and the lanes that may use them; r: those of a buffer.
+static u64 find_addresses(Ctx *c, const Insn *i, const Wave *w, const Access *x, int kind, u64 size,
+                          u64 *address, Reach *r) {
+  if (kind == OWN_SCRATCH) return scratch_buffer(c, i, w, x, size, address);
+  if (x->space != BUFFER) return reach(c, i, w, x, size, address);
+  reach_buffer(i, w, x, r);
+  memcpy(address, r->address, sizeof r->address);
+  return w->exec & r->counted;
 }
 
 enum { LOAD, STORE, LOAD_SMALL, STORE_SMALL, TO_LDS };
@@ -1183,24 +1195,17 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
   const Access *x = (const Access *)i->x;
   i64 what = i->x[7], data = i->x[8], size = i->x[9];
   int words = (int)x->words, kind = WHOLE_BUFFER, writes = what == STORE || what == STORE_SMALL;
-  u32 word[16 * LANES] ALIGNED;
+  u32 word[4 * LANES] ALIGNED;
   u64 address[LANES] ALIGNED;
   if (x->space == BUFFER) kind = buffer_kind(c, i, part, x);
   if (refuse_buffer(c, kind)) return;
   for (int n = 0; n < part->n && !c->stop; n++) {
     Wave *w = &c->waves[part->rows[n]];
     Reach r;
-    u64 used;
     if (what == STORE) memcpy(word, w->v + data * LANES, 4 * LANES * (size_t)words);
-    if (kind == OWN_SCRATCH) {
-      used = scratch_buffer(c, i, w, x, (u64)size, address);
-    } else if (x->space == BUFFER) {
-      reach_buffer(i, w, x, &r);
-      memcpy(address, r.address, sizeof address);
-      used = w->exec & r.counted;
-    } else {
-      used = reach(c, i, w, x, (u64)size, address);
-    }
+    if (what == STORE_SMALL)
+      for (int l = 0; l < LANES; l++) word[l] = w->v[data * LANES + l] >> (i->x[12] ? 16 : 0);
+    u64 used = find_addresses(c, i, w, x, kind, (u64)size, address, &r);
     if (kind == BY_WORD && !r.counts) {
       // Word by word.
       u64 moved[LANES];
@@ -1221,9 +1226,7 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
       if (in_map(x)) used = usable(c, i, w, address, (u64)size, used);
       check_access(c, i, w, address, used, size, !writes, writes);
       if (x->space == LOCAL) {
-        if (what == STORE_SMALL)
-          for (int l = 0; l < LANES; l++) word[l] = w->v[data * LANES + l] >> (i->x[12] ? 16 : 0);
-        if (writes) order_write(c, i, w, address, used, size, word);
+        if (writes) order_write(c, i, w, address, used, size, word, LDS);
         else order_read(c, i, w, address, used, size);
       }
       if (what == LOAD || what == TO_LDS) read_words(address, used, words, word);
@@ -1247,8 +1250,7 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
     } else if (what == STORE_SMALL) {
       for (u64 rest = used; rest; rest &= rest - 1) {
         int l = __builtin_ctzll(rest);
-        u32 value = w->v[data * LANES + l] >> (i->x[12] ? 16 : 0);
-        memcpy((void *)address[l], &value, (size_t)size);
+        memcpy((void *)address[l], word + l, (size_t)size);
       }
     } else if (what == TO_LDS) {
       u64 bad = 0;
@@ -1257,17 +1259,12 @@ static void run_memory(Ctx *c, const Insn *i, const Part *part) {
         if (place < 0 || place + size > c->l->lds_bytes) bad |= (u64)1 << l;
         address[l] = (u64)place + w->lds;
       }
+      u64 good = w->exec & ~bad;
       bad &= w->exec;
       if (bad) report(c, i, LOADED_RANGE, 0, size, w, __builtin_ctzll(bad));
-      if (w->order && i->number) {
-        // A load is outstanding even if it changes nothing.
-        u64 changed = changing(address, w->exec & ~bad, size, word);
-        check_order(c, i, w, address, changed, size, 1);
-        if (c->l->uses) check_readers(c, i, w, address, changed, size);
-        mark_writes(c, i, w, address, w->exec & ~bad, size, VM);
-      }
-      write_words(address, w->exec & ~bad, words, word);
-      for (u64 rest = c->l->uses ? w->exec & ~bad : 0; rest; rest &= rest - 1)
+      order_write(c, i, w, address, good, size, word, VM);
+      write_words(address, good, words, word);
+      for (u64 rest = c->l->uses ? good : 0; rest; rest &= rest - 1)
         memset(written_at(c->l, address[__builtin_ctzll(rest)]), 1, (size_t)size);
     }
   }
@@ -1289,7 +1286,7 @@ static void run_two(Ctx *c, const Insn *i, const Part *part) {
     if (i->x[7]) {
       order_read(c, i, w, address, used, (i64)size);
     } else {
-      order_write(c, i, w, address, used, (i64)size, from);
+      order_write(c, i, w, address, used, (i64)size, from, LDS);
       write_words(address, used, words, from);
     }
   }
@@ -1306,7 +1303,7 @@ static void run_two(Ctx *c, const Insn *i, const Part *part) {
     } else {
       u64 used = reach(c, i, w, &second, size, address);
       check_access(c, i, w, address, used, (i64)size, 0, 1);
-      order_write(c, i, w, address, used, (i64)size, w->v + i->x[9] * LANES);
+      order_write(c, i, w, address, used, (i64)size, w->v + i->x[9] * LANES, LDS);
       write_words(address, used, words, w->v + i->x[9] * LANES);
     }
   }
@@ -1422,21 +1419,12 @@ static u64 updated(i64 what, u64 old, u64 value) {
 // Addresses of an atomic operation, and the lanes that may use them.
 static u64 reach_atomic(Ctx *c, const Insn *i, Wave *w, int kind, u64 *address) {
   const Access *x = (const Access *)i->x;
-  u64 used, size = 4 * (u64)x->words;
-  if (kind == OWN_SCRATCH) {
-    used = scratch_buffer(c, i, w, x, size, address);
-  } else if (x->space == BUFFER) {
-    Reach r;
-    reach_buffer(i, w, x, &r);
-    memcpy(address, r.address, sizeof r.address);
-    used = w->exec & r.counted;
-    if (kind == BY_WORD && !r.counts) {
-      u64 inside = 0;
-      for (int l = 0; l < LANES; l++) inside |= (u64)(r.within[l] + 4 * (x->words - 1) < r.limit) << l;
-      used &= inside;
-    }
-  } else {
-    used = reach(c, i, w, x, size, address);
+  Reach r;
+  u64 size = 4 * (u64)x->words, used = find_addresses(c, i, w, x, kind, size, address, &r);
+  if (kind == BY_WORD && !r.counts) {
+    u64 inside = 0;
+    for (int l = 0; l < LANES; l++) inside |= (u64)(r.within[l] + 4 * (x->words - 1) < r.limit) << l;
+    used &= inside;
   }
   if (in_map(x)) used = usable(c, i, w, address, size, used);
   check_access(c, i, w, address, used, (i64)size, 1, 1);
@@ -1469,15 +1457,13 @@ static void run_atomic(Ctx *c, const Insn *i, const Part *part) {
       report(c, i, x->space == LOCAL ? CROOKED_LDS : CROOKED, address[lane], (i64)size, w, lane);
       used &= ~crooked;
     }
-    const u32 *from = w->v + i->x[8] * LANES;
     for (u64 rest = used; rest; rest &= rest - 1) {
       int l = __builtin_ctzll(rest);
-      u64 value = words == 2 ? from[l] | (u64)from[LANES + l] << 32 : from[l], before = 0;
+      u64 value = words == 2 ? pair_of_lane(w, i->x[8], l) : w->v[i->x[8] * LANES + l], before = 0;
       memcpy(&before, (const void *)address[l], (size_t)size);
       u64 after = updated(i->x[7], before, value);
       if (i->x[7] >= CMPSWAP) {
-        const u32 *than = w->v + i->x[11] * LANES;
-        u64 compared = words == 2 ? than[l] | (u64)than[LANES + l] << 32 : than[l];
+        u64 compared = words == 2 ? pair_of_lane(w, i->x[11], l) : w->v[i->x[11] * LANES + l];
         if (before != compared) after = before;
       }
       memcpy((void *)address[l], &after, (size_t)size);
@@ -1709,8 +1695,7 @@ static int pass_block(Run *r, i64 first, const Part *part) {
     i64 next = block >= 0 && w->state < l->states ? l->passages[w->state * l->blocks + block] : -1;
     if (next < 0) next = l->pass(first, w->state, part->rows[n]);
     if (next < 0) {
-      l->status = FAILED;
-      r->c.stop = 1;
+      fail(r, FAILED, first);
       return 0;
     }
     w->state = next;
@@ -1722,9 +1707,7 @@ static void run_block(Run *r, Part part) {
   Launch *l = r->c.l;
   i64 at = part.pc >= 0 && part.pc < l->code_size && part.pc % 4 == 0 ? l->places[part.pc / 4] : -1;
   if (at < 0) {
-    l->status_insn = part.pc;
-    l->status = OUTSIDE;
-    r->c.stop = 1;
+    fail(r, OUTSIDE, part.pc);
     return;
   }
   if (!pass_block(r, at, &part)) return;
@@ -1752,7 +1735,7 @@ static void run_block(Run *r, Part part) {
       case RUN_SCALAR_MEMORY: run_scalar_memory(&r->c, i, &part); break;
       case RUN_ATOMIC: run_atomic(&r->c, i, &part); break;
       case RUN_SERVE:
-        if (l->serve(at)) l->status = FAILED, r->c.stop = 1;
+        if (l->serve(at)) fail(r, FAILED, at);
         break;
       case RUN_TRAP: run_trap(&r->c, i, &part); break;
       case RUN_REFUSED: fail(r, UNSUPPORTED, at); return;
@@ -1807,10 +1790,7 @@ static void run_waves(Run *r, i32 *rows, Span *spans) {
     run_block(r, next(r));
     if (!r->ready.count && !r->c.stop) release(r);
   }
-  if (r->waiting.count && !r->c.stop) {
-    l->status = AT_BARRIER;
-    l->status_insn = r->waiting.items[0].pc;
-  }
+  if (r->waiting.count && !r->c.stop) fail(r, AT_BARRIER, r->waiting.items[0].pc);
   for (size_t n = 0; n < count; n++) l->scc[n] = (u8)r->c.waves[n].scc;
 }
 

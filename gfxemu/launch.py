@@ -201,7 +201,7 @@ class _Launch:
     @cached_property
     def hostcalls(self) -> HostcallBuffer | None:
         """The buffer for calls of the host, if the kernel has an argument for it."""
-        if all(argument.kind != HOSTCALL for argument in self.kernel.arguments):
+        if not self.program.hostcalls:
             return None
         return HostcallBuffer(self.at_once * self.group_waves, self.device.write)
 

@@ -295,12 +295,12 @@ class NativeRun:
         function = engine(machine.lanes)
         encoded, faults = self._native.encoded, machine.faults
         starts, ends = machine.map.bounds()
-        written = machine.map.written_bytes()
         live = np.bincount(waves.groups, minlength=machine.groups)
         passages, races = self._native.passages, machine.races
         arrays = (waves.v, waves.s, waves.scc, waves.groups, waves.numbers, live)
         checked: tuple[int, ...] = (0,) * 7
         if waves.known_v is not None and waves.known_s is not None:
+            written = machine.map.written_bytes()
             checks = [waves.known_v, waves.known_s, machine.lds_written, written]
             checks += [encoded.uses, encoded.first_uses, races.readers]
             checked = tuple(array.ctypes.data for array in checks)
@@ -365,7 +365,7 @@ class NativeRun:
         if status == _SWIZZLED:
             why = "a buffer that is swizzled, or adds the lane's number"
             raise program.error("unsupported", pc, why)
-        raise program.error("unsupported", pc, self._native.encoded.refusals[number])
+        raise program.error("unsupported", pc, self._native.encoded.refusals[pc])
 
     def _report_faults(self) -> None:
         """Record the faults that the engine found since the last time."""

@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from gfxemu.registers import EXEC, M0, NULL, VGPRS
+from gfxemu.registers import EXEC, M0, NULL, OFF, VGPRS
 
 #: The mark of DPP in the field of the first source: of any eight lanes, with and without FI, of 16.
 _DPP8, _DPP16 = (233, 234), 250
 #: The upper six bits of buffer instructions, which tinygrad's decoder leaves out, by their form.
 _BUFFERS = {"VBUFFER": 0b110001, "MUBUF": 0b111000}
-#: CDNA's number of no register in an address.
-_OFF = 127
 
 _NAMES = {
     **{"S_CTZ_I32_B32": "S_FF1_I32_B32", "S_CTZ_I32_B64": "S_FF1_I32_B64"},
@@ -82,11 +80,12 @@ _FORMS = {"VBUFFER": "MUBUF", "VFLAT": "FLAT", "VGLOBAL": "GLOBAL", "VSCRATCH": 
 _SHORT_FORMS = ("VOP1", "VOP2", "VOPC")
 _SHORT_FIELDS = {"src0": 0, "vsrc0": 0, "vsrc1": 1, "vdst": 3}
 _TYPES = re.compile(r"_[FIUB](\d\d)(?=_|$)")
-_LANE_FORMS = ("FLAT", "GLOBAL", "SCRATCH")
+#: Forms of accesses with an address of each lane, and an optional scalar one.
+LANE_FORMS = ("FLAT", "GLOBAL", "SCRATCH")
 #: CDNA's names of fields, by form.
 _FIELDS: dict[str, dict[str, str]] = {
     "MUBUF": {"rsrc": "srsrc", "ioffset": "offset"},
-    **{form: {"vaddr": "addr", "vsrc": "data", "ioffset": "offset"} for form in _LANE_FORMS},
+    **{form: {"vaddr": "addr", "vsrc": "data", "ioffset": "offset"} for form in LANE_FORMS},
     "SMEM": {"ioffset": "offset"},
 }
 
@@ -156,13 +155,13 @@ def translated(
     # For a source that may come from another lane, the tables have the name of that field.
     names = names | ({"vsrc0": "src0"} if "vsrc0" not in fields else {})
     words = {names.get(field, field): count for field, count in words.items()}
-    if form in _LANE_FORMS:
+    if form in LANE_FORMS:
         words["addr"] = 1
-        fields["saddr"] = _OFF if fields["saddr"] == NULL else fields["saddr"]
+        fields["saddr"] = OFF if fields["saddr"] == NULL else fields["saddr"]
     if name.endswith("CMPSWAP_B64"):
         # The tables have one word.
         words["vdst"] = 2
-    if form in (*_LANE_FORMS, "MUBUF"):
+    if form in (*LANE_FORMS, "MUBUF"):
         # The bit by which an atomic returns the old number.
         fields["sc0"] = fields.get("th", 0) & 1 | fields.get("glc", 0)
     if form == "SMEM":

@@ -19,7 +19,7 @@ registers, and waits for one or two counters.
 
 Whether a wait is missing depends on the path of a wave, and not on its data. So the loads that
 are outstanding after a block follow from the block and those before it. `Waits` numbers the
-states of waves and ask for each pair of a block and a state once.
+states of waves, and the engine asks for each pair of a block and a state once.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class Waits:
 
     def _pass(self, start: int, state: _State) -> Passage:
         misuses: list[Misuse] = []
-        for one in self._block(start):
+        for one in self.block(start):
             effect = self._effects.get(one.pc)
             if effect is None:
                 effect = self._effects[one.pc] = self._effect_of(one)
@@ -251,7 +251,8 @@ class Waits:
             self._states.append(state)
         return Passage(self._numbers[state], tuple(misuses))
 
-    def _block(self, start: int) -> Iterator[Instruction]:
+    def block(self, start: int) -> Iterator[Instruction]:
+        """Yield the instructions that waves run from an offset to the block's end."""
         pc = start
         while pc == start or pc not in self.starts:
             one = self.code.get(pc)

@@ -23,7 +23,7 @@ from gfxemu.memory import AddressMap
 from gfxemu.operands import SDWA, UnsupportedError
 from gfxemu.operations import SCALAR, VECTOR
 from gfxemu.program import BRANCHES, ENDS
-from gfxemu.registers import EXEC
+from gfxemu.registers import EXEC, OFF
 from gfxemu.tests.machines import (
     Waves,
     encode,
@@ -40,7 +40,6 @@ from qola_base.formats import BF8, BF8_FNUZ, FP8, FP8_FNUZ, decoded, encoded
 Case = Callable[[str], None]
 CASES: dict[str, Case] = {}
 LANES = np.arange(64)
-OFF = 127
 #: Floats of 8 bits: OCP's and FNUZ.
 FORMATS = {"FP8": (FP8, FP8_FNUZ), "BF8": (BF8, BF8_FNUZ)}
 

@@ -37,8 +37,7 @@ DESCRIPTOR = Descriptor(0, 0, 0, 0, 0, 5 << 1, 0, 1 << 3, 3, 0)
 
 def not_covered(program: Program) -> list[str]:
     """Return offset, instruction and reason for each instruction that cannot run."""
-    encoded = encode(program)
-    refused = {encoded.instructions[n].pc: why for n, why in encoded.refusals.items()}
+    refused = encode(program).refusals
     return [
         f"+{pc:#x} {insn if isinstance(insn, str) else f'{insn}: {refused[pc]}'}"
         for pc, insn in program.code.items()

@@ -19,8 +19,8 @@ from gfxemu.isa import ISAS
 from gfxemu.memory import AddressMap
 from gfxemu.native import EngineError, NativeRun
 from gfxemu.operations import PACKED, SCALAR, VECTOR
-from gfxemu.registers import EXEC, M0, VCC
-from gfxemu.tests.hand_computed import LANES, OFF
+from gfxemu.registers import EXEC, M0, OFF, VCC
+from gfxemu.tests.hand_computed import LANES
 from gfxemu.tests.machines import Waves, instruction, make_program, run, run_program, waves
 
 #: An arch with waves of 64 lanes, and one with waves of 32.

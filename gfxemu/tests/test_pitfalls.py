@@ -10,9 +10,9 @@ from gfxemu.faults import EmulationError, Faults
 from gfxemu.isa import CDNA, RDNA4, Isa
 from gfxemu.memory import AddressMap
 from gfxemu.operands import UnsupportedError
-from gfxemu.registers import EXEC, VCC
+from gfxemu.registers import EXEC, OFF, VCC
 from gfxemu.tests import programs
-from gfxemu.tests.hand_computed import LANES, OFF, lanes_of
+from gfxemu.tests.hand_computed import LANES, lanes_of
 from gfxemu.tests.machines import encode, instruction, run, waves
 
 
@@ -183,6 +183,8 @@ def test_a_barrier_that_only_one_wave_reaches() -> None:
     assert set(programs.execute([*words, programs.END], [{0: 0}, {0: 1}])) == {0, 1}
     with pytest.raises(EmulationError, match="endless"):
         programs.execute([programs.sopp("S_BRANCH", -1)], [{}], limit=100)
+    with pytest.raises(EmulationError, match="outside of the kernel's code"):
+        programs.execute([programs.sopp("S_BRANCH", 100), programs.END], [{}])
 
 
 def test_unsupported_instructions_fail_when_executed() -> None:
