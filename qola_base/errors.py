@@ -97,6 +97,11 @@ class ExitCode(IntEnum):
     TERMINATED = 143, "terminated, or the terminal was closed"
 
 
+def shell_code(returncode: int) -> int:
+    """Return a shell's exit code of a program that ended: above 128 for a signal."""
+    return returncode if returncode >= 0 else 128 - returncode
+
+
 MAX_SHOWN = 100
 """Maximum number of findings in an error."""
 

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from qola.common.packages import ROOT
 from qola.common.ruleset import ruleset_root
-from qola_base.errors import ExitCode, Finding, QolaError
+from qola_base.errors import ExitCode, Finding, QolaError, shell_code
 
 _PART = "qola_lab"
 _PROGRAM = "//qola_lab:program"
@@ -54,7 +53,7 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
     if not directory or not environ.get("RUNFILES_DIR") or find_spec(_PART):
         return None
     # The directory of qola among the runfiles: the main repository, or the canonical name of qola.
-    name = Path(ROOT).absolute().name
+    name = ROOT.name
     bazel: Any = importlib.import_module("qola.build.bazel")  # not needed by --help
     label = _PROGRAM if name == "_main" else f"@@{name}{_PROGRAM}"
     options = ["--ui_event_filters=-info", "--noshow_progress"]
@@ -63,4 +62,4 @@ def run_with_bazel(words: Sequence[str], environ: Mapping[str, str]) -> int | No
     sys.stdout.flush()
     child = bazel.child_environment(environ)
     ran = subprocess.run([*start, *words], env=child, cwd=directory, check=False)
-    return ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
+    return shell_code(ran.returncode)

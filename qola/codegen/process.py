@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from qola.common.extras import missing_packages
+from qola.common.packages import ROOT
 from qola.common.processes import TooLongError, TooMuchError, run_group
 from qola_base.errors import CodegenError, Finding
 
@@ -35,9 +36,6 @@ _PATH = "GENERATOR_PATH"
 """Environment variable of a generator: the directories in which packages may be."""
 
 _MISSING = re.compile(rf"No module named '({'|'.join(_PACKAGES)})'")
-
-# As it was imported, not resolved: in a Bazel runfiles tree every file is a link of its own.
-_PACKAGE_ROOT = Path(__file__).parent.parent.parent
 
 #: Imports qola and what it stands on, and nothing else of their directory, such as installed
 #: packages.
@@ -64,7 +62,7 @@ def run_module(module: str, arguments: Sequence[str], *, cwd: Path, place: str) 
         CodegenError: the process fails, exceeds `TIMEOUT`, or writes too many messages; the finding
             has `place` and the last messages.
     """
-    python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(_PACKAGE_ROOT.absolute())]
+    python = [sys.executable, "-B", "-S", "-s", "-c", _START, str(ROOT)]
     command = [*python, module, *arguments]
     env = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
     env[_PATH] = os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,9 +49,6 @@ def missing_packages(extra: str, place: str) -> MissingPackagesError:
     # Otherwise a package that one of them requires is missing.
     missing = missing or [*packages.values()]
     fix = f"{sys.executable} -m pip install {' '.join(missing)}"
-    if extra == "generators" and "BUILD_WORKSPACE_DIRECTORY" in os.environ:
-        # Bazel has the packages of the other extras among the program's.
-        fix = "bazel run @qola//qola_lab:program -- ..., in place of @qola//:qola"
     return MissingPackagesError(
         Finding(
             place,

@@ -14,8 +14,11 @@ from pathlib import Path
 
 __all__ = ["PARTS", "QOLA", "ROOT", "find_imports", "find_modules", "find_sources"]
 
-ROOT = Path(__file__).parents[2]
-"""The directory of the parts: a checkout, Bazel's runfiles of it, or site-packages."""
+ROOT = Path(__file__).absolute().parents[2]
+"""The directory of the parts: a checkout, Bazel's runfiles of it, or site-packages.
+
+Not resolved: among runfiles every file is a link of its own.
+"""
 QOLA = ROOT / "qola"
 PARTS = ("gfxemu", "qola", "qola_base", "qola_lab")
 """The parts with Python that imports other Python of the checkout (rules/layers.bzl)."""

@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from qola.common.answers import DIRECTORY, AnswerCache
 from qola.common.extras import EXTRAS
+from qola.common.packages import ROOT
 from qola.fetch.digest import tree_digest
 from qola.fetch.pins import RECORD
 from qola_base.cache import cache_directory
@@ -24,8 +25,6 @@ FETCHED = "AITER.sha256"
 
 _NOT_FETCHED = (RECORD, FETCHED, "BUILD.bazel", "REPO.bazel")
 """Files that qola and Bazel write into the directory of a tree."""
-
-_ROOT = Path(__file__).absolute().parents[2]
 
 
 def record_digest(tree: Path) -> None:
@@ -62,6 +61,20 @@ def _state(tree: Path) -> str:
     return ""
 
 
+def _own_code() -> list[str]:
+    """Return the digests of the code that answers."""
+    return [tree_digest(ROOT / part) for part in ("qola", "qola_base")]
+
+
+def _packages() -> list[str]:
+    """Return the versions of the packages that generators import, "" for a missing one."""
+    found = dict.fromkeys(sorted(EXTRAS["generators"].values()), "")
+    for name in found:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return [*found.values()]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of the repository rules that fetch AITER."""
     parser = argparse.ArgumentParser(prog="qola.fetch.fetched", description=__doc__)
@@ -72,14 +85,3 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-def _own_code() -> list[str]:
-    """Return the digests of the code that answers."""
-    return [tree_digest(_ROOT / part) for part in ("qola", "qola_base")]
-
-
-def _packages() -> list[str]:
-    """Return the versions of the packages that generators import, "" for a missing one."""
-    found = {one.metadata["Name"]: one.version for one in distributions()}
-    return [found.get(name, "") for name in sorted(EXTRAS["generators"].values())]

@@ -7,16 +7,15 @@ import importlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
-import qola
 from qola.build.compiler import fake_hip
 from qola.cli.commands import add_command
 from qola.cli.console import Surroundings
 from qola.common.extras import needs
+from qola.common.packages import ROOT
 from qola.common.version import docs_url
-from qola_base.errors import ExitCode, Finding, ToolchainError
+from qola_base.errors import ExitCode, Finding, ToolchainError, shell_code
 
 _DEFAULT = "gfx950"
 EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -55,13 +54,12 @@ def _emulate(args: argparse.Namespace, around: Surroundings) -> int:
         expected = "an executable, or a Python file"
         raise ToolchainError(Finding(args.program, "no such file", expected), "nothing to emulate")
     runtime = fake_hip(around.environ)
-    root = Path(qola.__file__).absolute().parents[1]
     environ = dict(around.environ)
-    for name, first in (("PYTHONPATH", root), ("LD_LIBRARY_PATH", runtime.parent)):
+    for name, first in (("PYTHONPATH", ROOT), ("LD_LIBRARY_PATH", runtime.parent)):
         environ[name] = os.pathsep.join(filter(None, [str(first), environ.get(name)]))
     command = [sys.executable, "-m", module, f"--runtime={runtime}", f"--arch={args.device}"]
     around.console.out.flush()
     ran = subprocess.run(
         [*command, str(program), *args.arguments], env=environ, cwd=around.directory, check=False
     )
-    return ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
+    return shell_code(ran.returncode)

@@ -43,7 +43,7 @@ class FetchedTree:
 @pytest.fixture
 def fetched_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FetchedTree:
     write(tmp_path / "copy", {"qola/plan/planner.py": "", "qola_base/files.py": ""})
-    monkeypatch.setattr(fetched, "_ROOT", tmp_path / "copy")
+    monkeypatch.setattr(fetched, "ROOT", tmp_path / "copy")
     return FetchedTree(tmp_path)
 
 
