@@ -58,7 +58,6 @@ LINES = {
 # Outside the layers: these may import every package.
 _OUTSIDE = [
     "//:__pkg__",
-    "//bench:__subpackages__",
     "//gfxemu/tests:__subpackages__",
     "//qola:__pkg__",
     "//qola_lab:__pkg__",
@@ -75,7 +74,7 @@ def _above(part, name):
     own = ["//{}/{}:__pkg__".format(part, above) for layer in layers[height + 1:] for above in layer]
     return own + ["//{}:__subpackages__".format(other) for other, imported in PARTS.items() if part in imported]
 
-def qola_package(name, srcs = None, data = [], deps = [], imports = None, tools = {}):
+def qola_package(name, srcs = None, data = [], deps = [], tools = {}):
     """Declares a package as a library that only higher layers and parts see.
 
     Args:
@@ -83,7 +82,6 @@ def qola_package(name, srcs = None, data = [], deps = [], imports = None, tools 
       srcs: its modules; by default all Python files below its directory.
       data: its data files.
       deps: the packages it imports, of these parts and of PyPI.
-      imports: path to the directory that contains the part; by default found from the package's path.
       tools: its programs that rules run: their modules by target name.
     """
     path = native.package_name().split("/")
@@ -91,7 +89,7 @@ def qola_package(name, srcs = None, data = [], deps = [], imports = None, tools 
         name = name,
         srcs = native.glob(["**/*.py"]) if srcs == None else srcs,
         data = data,
-        imports = imports or ["/".join([".." for _ in path])],
+        imports = ["/".join([".." for _ in path])],
         visibility = _OUTSIDE + _above(path[0], name),
         deps = deps,
     )

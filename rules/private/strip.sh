@@ -8,9 +8,7 @@ shift 3
 
 # A line of 16 bytes is an entry: a tag, and a value.
 entries=$("$objcopy" --dump-section=.dynamic=/dev/stdout "$library" /dev/null | od -A n -v -t x1 |
-  sed 's/^ 1d 00 00 00 00 00 00 00/ 4c 4f 51 60 00 00 00 00/')
+  sed 's/^ 1d 00 00 00 00 00 00 00/ 4c 4f 51 60 00 00 00 00/; s/ / 0x/g')
 [ "$entries" ]
-for byte in $entries; do
-  # shellcheck disable=SC2059 # A byte in octal digits.
-  printf "$(printf '\\%03o' "0x$byte")"
-done | "$objcopy" "$@" --update-section=.dynamic=/dev/stdin "$library" "$output"
+# shellcheck disable=SC2059,SC2086 # Bytes, in octal digits.
+printf "$(printf '\\%03o' $entries)" | "$objcopy" "$@" --update-section=.dynamic=/dev/stdin "$library" "$output"

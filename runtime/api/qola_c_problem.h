@@ -228,21 +228,6 @@ inline void at_least_1(std::int64_t value, const char* name)
         invalid(std::string(name) + ": " + std::to_string(value) + ", expected 1 or more");
 }
 
-/// Returns the bytes of an element of Q, K and V, or of O.
-inline int bytes_of(int dtype, bool output)
-{
-    switch(dtype)
-    {
-    case QOLA_FP32: return 4;
-    case QOLA_FP16:
-    case QOLA_BF16: return 2;
-    case QOLA_FP8_FP16:
-    case QOLA_FP8_BF16: return output ? 2 : 1;
-    case QOLA_FP8_FP32: return output ? 4 : 1;
-    default: return 1;
-    }
-}
-
 /// Refuses a stride with which the rows of one sequence, or of the pages, exceed the offsets of kernels.
 inline void check_rows(const qola_tensor& tensor, const char* name, std::int64_t rows, int bytes, bool written)
 {
@@ -257,7 +242,8 @@ inline void check_rows(const qola_tensor& tensor, const char* name, std::int64_t
 /// `rows_k` is the number of rows of K and V that a kernel addresses from one base.
 inline void check_strides(const qola_mha_args& args, bool backward, std::int64_t rows_k)
 {
-    const int bytes = bytes_of(args.dtype, false), bytes_o = bytes_of(args.dtype, true);
+    const char* type = dtype_of(args.dtype);
+    const int bytes = qola_entry::bytes_of(type, false), bytes_o = qola_entry::bytes_of(type, true);
     const std::int64_t rows_q = args.group ? args.max_seqlen_q : args.seqlen_q;
     check_rows(args.q, "q", rows_q, bytes, false);
     check_rows(args.k, "k", rows_k, bytes, false);
@@ -281,11 +267,12 @@ inline void check_strides(const qola_mha_args& args, bool backward, std::int64_t
 /// Q, K, V, O and their gradients.
 inline bool assembly_reaches(const qola_mha_args& args)
 {
+    const char* type   = dtype_of(args.dtype);
     const auto reaches = [&](const qola_tensor& tensor, std::int64_t heads, std::int64_t rows, bool output) {
         const double last = static_cast<double>(args.batch) * static_cast<double>(tensor.stride_batch) +
                             static_cast<double>(heads) * static_cast<double>(tensor.stride_head) +
                             (static_cast<double>(rows) + qola_entry::TILE_ROWS) * static_cast<double>(tensor.stride_row);
-        return last * bytes_of(args.dtype, output) <= qola_entry::REACH;
+        return last * qola_entry::bytes_of(type, output) <= qola_entry::REACH;
     };
     // Without strides of its own: dQ in 32 bits, which a backward adds up.
     const double sums = 4.0 * static_cast<double>(args.batch) * static_cast<double>(args.nhead_q) *

@@ -39,11 +39,7 @@ def load_library(library: Path) -> ctypes.CDLL:
         raise RuntimeError(f"{library}: {error}") from error
 
 
-def load_runtime(
-    soname: str,
-    runpath: list[tuple[Path, str]] | None = None,
-    subject: str = "",
-) -> ctypes.CDLL:
+def load_runtime(soname: str, runpath: list[tuple[Path, str]], subject: str) -> ctypes.CDLL:
     """Load HIP's runtime: as the dynamic linker finds it, of this Python's packages, or of ROCm.
 
     Args:
@@ -71,7 +67,7 @@ def load_runtime(
                 break
     named = os.environ.get("LD_LIBRARY_PATH", "")
     places = [(Path(name), "LD_LIBRARY_PATH") for name in re.split("[:;]", named) if name]
-    places += [*(runpath or []), *further]
+    places += [*runpath, *further]
     lines = [f"  {directory} ({why}){_others(directory, soname)}" for directory, why in places]
     raise RuntimeError(
         "\n".join(

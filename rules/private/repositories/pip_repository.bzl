@@ -121,7 +121,7 @@ def _pip_repository_impl(rctx):
 pip_repository = repository_rule(
     implementation = _pip_repository_impl,
     attrs = {
-        "directory": attr.bool(doc = "Offer them as one directory, with bytecode: for tests, whose results stay on this machine."),
+        "directory": attr.bool(doc = "Offer them as one directory, with bytecode: for programs whose results stay on this machine."),
         "headers": attr.string(doc = "Directory of C++ headers below what is installed, to offer as //:headers."),
         "platform": attr.string(doc = "Platform tag of the pinned wheels; by default this machine's, and its Python."),
         "python_version": attr.string(doc = "With `platform`: the version of Python of the pinned wheels, such as 3.11."),
