@@ -6,9 +6,9 @@
 
 It reads seconds of the profile as bench/test_costs.py does, and bytes of the objects of MANIFESTS
 below bazel-bin. It replaces the costs of roles whose objects are there. `--compare` prints the
-estimate and the size of each library instead. Both need third_party/python/dev.txt.
+estimate and the size of each library instead. All need third_party/python/dev.txt.
 
-    PYTHONPATH=. VENV/bin/python bench/measure_costs.py --triton   # with triton.txt: half a minute
+    PYTHONPATH=. VENV/bin/python bench/measure_costs.py --triton   # and triton.txt: half a minute
 
 `--record` writes the CPU seconds of a build to tests/golden/builds.json, by which tests check the
 estimate. They also hold on a busy machine:
@@ -21,9 +21,7 @@ estimate. They also hold on a busy machine:
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
-import os
 import re
 import resource
 import subprocess
@@ -38,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.test_costs import read_spans, share_cores
+from bench.test_costs import profile_seconds
 from qola.aiter.tree import read_tree
 from qola.common.folder import Folder
 from qola.common.layout import KERNEL_COMPILE, TRITON
@@ -62,6 +60,7 @@ from qola.query.estimate import (
 )
 from qola.triton import own
 from qola.triton.kernel import instance_name
+from qola_base.code_object.elf import Elf
 from qola_base.json_types import json_fields
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,9 +135,7 @@ class Built:
     def compiles(self, plan: Plan) -> Iterator[tuple[str, Compile]]:
         """Yield the compiles of a plan whose objects exist: ``kernels`` or ``sources``, and it."""
         for module in plan.modules:
-            names = dict(zip(module.kernels, plan.compiled_as(module), strict=True))
-            for batch in batches(plan, module):
-                name = names[plan.kernels.index(batch[0])]
+            for (_, name), batch in batches(plan, module).items():
                 if path := self.batches.get(name):
                     host, device, symbols = read_object(path)
                     key = batch[0].direction, batch[0].role, hdim_of(batch)
@@ -160,10 +157,8 @@ class Built:
 
 def read_profile(file: Path) -> dict[str, float]:
     """Return CPU seconds of compiles: by the name of a batch, or by plan and file of a source."""
-    with gzip.open(file, "rt", encoding="utf-8") as text:
-        spans = read_spans(json.load(text)["traceEvents"])
     found: dict[str, float] = {}
-    for span, seconds in share_cores(list(spans), os.cpu_count() or 1).items():
+    for span, seconds in profile_seconds(file).items():
         name = re.match(r"Compiling (?:external/\S*qola_)?(\S+)", span.name)
         if name:
             found[name[1]] = found.get(name[1], 0.0) + seconds
@@ -172,8 +167,6 @@ def read_profile(file: Path) -> dict[str, float]:
 
 def read_object(path: Path) -> tuple[float, float, float]:
     """Return the bytes of an object: host code, code for GPUs, symbols and relocations."""
-    from qola_base.code_object.elf import Elf  # noqa: PLC0415 - bench/python has no pyelftools
-
     data = path.read_bytes()
     linked: dict[str, int] = {}
     for section in Elf(data).sections:
@@ -198,7 +191,7 @@ def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]
     return [float(value) for value in np.maximum(found, 0)]
 
 
-#: Columns of `counts` in the order in which costs are assigned if they cannot be told apart.
+#: Columns of `counts` by priority: of linearly dependent ones, `fit` gives the costs to the first.
 _COLUMNS = {"kernels": (1, 3, 0, 2), "sources": (0, 2, 1, 3)}
 
 
@@ -299,9 +292,10 @@ def compare(plans: Iterable[Plan], built: Built) -> Iterator[str]:
 
 def make_plans(tree: Path) -> Iterator[Plan]:
     """Yield the plans of MANIFESTS."""
+    aiter = read_tree(tree)
     for file in map(Path, MANIFESTS):
         manifest = loads((ROOT / file).read_text(encoding="utf-8"), file=file.stem)
-        yield build_plan(resolve(Request(file.stem, manifest, read_tree(tree))), Folder())
+        yield build_plan(resolve(Request(file.stem, manifest, aiter)), Folder())
 
 
 def record_build(events: str, manifest: str, module: str) -> dict[str, Any]:
@@ -340,10 +334,11 @@ def to_text(costs: Costs) -> str:
     """Return the text of costs.json."""
     texts = []
     for name, value in json_fields(costs).items():
-        text = json.dumps(value, default=json_fields)
         if isinstance(value, tuple):
             rows = ",\n".join(f"    {json.dumps(_rounded(row))}" for row in value)
             text = f"[\n{rows}\n  ]"
+        else:
+            text = json.dumps(value)
         texts.append(f"  {json.dumps(name)}: {text}")
     return "{\n" + ",\n".join(texts) + "\n}\n"
 

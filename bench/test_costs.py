@@ -101,15 +101,20 @@ def share_cores(spans: Sequence[Span], cores: int) -> dict[Span, float]:
     return dict(zip(spans, seconds, strict=True))
 
 
+def profile_seconds(profile: Path) -> dict[Span, float]:
+    """Return the seconds of CPU of each span of a file of --profile."""
+    with gzip.open(profile, "rt", encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    return share_cores(list(read_spans(events)), os.cpu_count() or 1)
+
+
 def main() -> None:
     """Print the table, and the actions that took longest."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("profile", type=Path, help="file of --profile")
     parser.add_argument("--longest", type=int, default=0, help="how many actions to list, too")
     args = parser.parse_args()
-    with gzip.open(args.profile, "rt", encoding="utf-8") as file:
-        events = json.load(file)["traceEvents"]
-    costs = share_cores(list(read_spans(events)), os.cpu_count() or 1)
+    costs = profile_seconds(args.profile)
     kinds: dict[str, float] = defaultdict(float)
     for span, seconds in costs.items():
         kinds[span.kind] += seconds

@@ -237,7 +237,7 @@ def _compiles(plan: Plan, costs: Costs) -> Iterator[Row]:
     Sources of `unmeasured_sources` are left out.
     """
     for module in plan.with_kernels:
-        for batch in batches(plan, module):
+        for batch in batches(plan, module).values():
             (direction, role), archs = (batch[0].direction, batch[0].role), len(batch[0].archs)
             own, measured = _find(costs.kernels, direction, role, hdim_of(batch))
             cost = own.at(archs, len(batch))
@@ -303,13 +303,15 @@ def _find(
     return nearest, bool(own)
 
 
-def batches(plan: Plan, module: PlannedModule | TorchModule) -> list[list[KernelInstance]]:
-    """Return the kernel instances of each object of a module."""
+def batches(
+    plan: Plan, module: PlannedModule | TorchModule
+) -> dict[tuple[str, str], list[KernelInstance]]:
+    """Return the kernel instances of each object of a module, by kernel group and target."""
     found: dict[tuple[str, str], list[KernelInstance]] = {}
     units = plan.unit_by_kernel(module)
     for index, name in zip(module.kernels, plan.compiled_as(module), strict=True):
         found.setdefault((units[index].kernel_group, name), []).append(plan.kernels[index])
-    return list(found.values())
+    return found
 
 
 def hdim_of(batch: Sequence[KernelInstance]) -> int:

@@ -13,7 +13,7 @@ from qola.build.bazel import BuildOptions
 from qola.build.programs import BuiltProgram, NotBuiltError, build_program, build_programs
 from qola.build.setup import resolve_build
 from qola.checkout.request import AiterOptions
-from qola.kernel.archs import Archs, pinned
+from qola.kernel.archs import pinned
 from qola.kernel.config import ConfigError, KernelConfig
 from qola.kernel.rules import validate
 from qola.plan.spec import BuildRequest, BuildSpec
@@ -155,12 +155,9 @@ def _takes_more(config: KernelConfig) -> tuple[int, str]:
     return sum(2 if pad in (True, 1) else bool(pad) for pad in pads), config.name
 
 
-def archs_of_config(
-    config: KernelConfig, archs: Sequence[str], known: Archs | None = None
-) -> list[str]:
+def archs_of_config(config: KernelConfig, archs: Sequence[str]) -> list[str]:
     """Return those of some archs that a kernel is for, by CK's names for archs."""
-    offers = (pinned() if known is None else known).offers
-    tags = {offer.arch for offer in offers if offer.family == config.family and offer.arch}
+    tags = {offer.arch for offer in pinned().offers if offer.family == config.family and offer.arch}
     tags |= {config.arch} if config.arch else set()
     taking = {
         arch: max((tag for tag in tags if arch.startswith(tag)), key=len, default=None)

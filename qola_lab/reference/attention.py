@@ -322,7 +322,7 @@ def gradients(
 
 
 def gradients_by_part(
-    attention: Attention, of: Sequence, do: F64, o: F64 | None = None, lse: F64 | None = None
+    attention: Attention, of: Sequence, do: F64, o: F64 | None, lse: F64 | None
 ) -> Iterator[tuple[Part, Gradients]]:
     """Yield the steps of a backward for each part; arguments are those of `backward`."""
     for part, own in of.parts():

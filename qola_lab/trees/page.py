@@ -25,7 +25,7 @@ from qola.report.markup import (
 from qola_lab.trees.report import HealthReport, KernelHealth, TreeHealth
 
 _WORST = 2
-"""Differences up to this rank are highlighted: see `compare.KINDS`."""
+"""Differences up to this rank are highlighted: see `report.KINDS`."""
 _UNSEEN = (
     "Verdicts are of an emulator that executes instructions one by one on a CPU: races in memory "
     "and time cannot be seen this way. A kernel without a verdict was not tried."

@@ -120,9 +120,7 @@ def statuses(module: str) -> list[tuple[float, float]]:
     hip = Hip(library.runtime, "gfx950", runs=False)
     hip.load(library.library)
     call, entry = hip.caller(library.caller), f"mha_{direction}"
-    problem = make_problem(
-        *(direction, "fp16"), seqlen_q=70, seqlen_k=100, nhead_q=2, hdim=32, return_lse=True
-    )
+    problem = replace(FORWARD, direction=direction)
     values = entry_values(problem, "gfx950", library.parameters[entry])
     long = {name: length for name, length in LONG.items() if name in values}
     return [

@@ -189,7 +189,7 @@ def test_kernels_agree(pattern: str) -> None:
 
 
 def run_problem(direction: str, arch: str, options: Options | None = None) -> EmulatedRun:
-    """Run a problem."""
+    """Emulate one call of libmha_fwd or libmha_bwd, of a manifest that has `arch`."""
     sizes = {"hdim": 32, "seqlen_q": 130, "seqlen_k": 150, "nhead_q": 2, "nhead_k": 1}
     manifest, dtype = ("OTHER_ARCHS", "bf16") if arch == "gfx1201" else ("CI", "fp16")
     problem = make_problem(direction, dtype, return_lse=direction == "fwd", **sizes)

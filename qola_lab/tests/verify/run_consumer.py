@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,6 @@ class Outcome:
                 for launch in self.launches
             ],
         )
-
-    @property
-    def without_arguments(self) -> Outcome:
-        """The outcome without kernel arguments, which contain addresses."""
-        launches = tuple(replace(launch, kernarg=b"") for launch in self.launches)
-        return replace(self, launches=launches)
 
 
 def expected(row: Row) -> CallResult:
