@@ -34,7 +34,7 @@ def read_constant(name: str) -> Any:
 
 
 def label(part: str, package: str) -> str:
-    """Return the path of a package, which is that of its part if they have one name."""
+    """Return the path of a package: the path of its part, if both have the same name."""
     return part if part == package else f"{part}/{package}"
 
 

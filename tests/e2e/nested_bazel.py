@@ -75,6 +75,14 @@ exec "{find_bazel()}" "--output_base={directory / "output_base"}" {IDLE} "$@"
     return script
 
 
+def pip(*args: str | Path) -> None:
+    """Run pip without the import path of this test, where pip would find qola already installed."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
+    run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
 def environment(*without: str) -> dict[str, str]:
     """Return the user's environment without variables that begin with one of these prefixes."""
     prefixes = ("TEST_", "RUNFILES_", "BAZEL_", *without)

@@ -8,17 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.nested_bazel import QOLA
+from tests.e2e.nested_bazel import QOLA, pip
 
 PARTS = ("gfxemu", "qola_base")
-
-
-def pip(*args: str | Path) -> None:
-    """Run pip without the import path of this test."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
-    run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr
 
 
 def test_the_emulator_stands_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from qola.aiter.proven_faults import read_proven_faults
 from qola.common.version import __version__
 from qola.prebuilt import identity
-from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, shared_bazel
+from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, pip, shared_bazel
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,6 @@ class Installed(User):
 
 
 FOLDERS = ("gfxemu", "qola", "qola_base", "qola_lab", "rules", "runtime", "third_party", "tools")
-
-
-def pip(*args: str | Path) -> None:
-    """Run pip without the import path of this test, where pip would find qola already installed."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
-    run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def answers(
     """Return the answer for each case, and all launches.
 
     Args:
-        bundle: of the manifest of its name.
+        bundle: the directory of a bundle, named after its manifest.
         entry: the entry point, such as mha_fwd_splitkv.
         fields: those of the ConsumerCall that all cases start from.
         cases: members of qola_mha_args to replace.

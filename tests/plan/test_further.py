@@ -13,7 +13,7 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.asm.script import merge_headers
-from qola.common.packages import QOLA
+from qola.common.packages import ROOT
 from qola.plan.model import Plan
 from qola.plan.python_modules import python_exports
 from qola.repository.__main__ import NEEDS_PACKAGES
@@ -371,7 +371,7 @@ def test_repository_rule_is_asked_for_packages(tmp_path: Path) -> None:
         command = [sys.executable, "-S", "-s", "-m", "qola.repository", f"--name={name}"]
         command += [f"--manifest={manifest}", "--display=m.toml", f"--output={output}"]
         command += [f"--aiter={root}", "--aiter-repository=aiter"]
-        environ = {"PYTHONPATH": f"{QOLA.parent}:{packages}"}
+        environ = {"PYTHONPATH": f"{ROOT}:{packages}"}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
         assert (done.returncode, (output / NEEDS_PACKAGES).exists()) == (is_asked, is_asked), done
         assert ("-m pip install pandas" in done.stderr) == is_asked

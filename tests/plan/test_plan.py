@@ -276,4 +276,4 @@ def test_documentation_is_complete(
 def test_documentation_states_the_schema_version(repo_root: Path) -> None:
     """Prevents: a page with an outdated schema version."""
     page = (repo_root / "docs/reference/plan.md").read_text(encoding="utf-8")
-    assert f"`schema` is the version of what this page describes, now {SCHEMA_VERSION}." in page
+    assert f"`schema` is the version of this file format, now {SCHEMA_VERSION}." in page

@@ -117,6 +117,14 @@ def test_the_json_compares_builds(report: Path) -> None:
     assert (found["removed"], found["changes"]) == ([], [])
 
 
+def test_the_json_names_its_build(report: Path) -> None:
+    """Prevents: a report without the date of its build, or without the command that makes it."""
+    data = json.loads(report.with_suffix(".json").read_text("utf-8"))
+    assert data["date"] == f"{DATE}T10:11:10Z"
+    assert data["command"].startswith("qola report --plan ")
+    assert "--compare old.json" in data["command"]
+
+
 def test_page_is_visible(page: Page) -> None:
     """Prevents: the page is empty, and the other tests do not detect it."""
     light = page.screenshot()
