@@ -13,13 +13,14 @@ def _further_tests():
     ]
     return [file[:-len(".py")] for file in native.glob(["test_*.py"]) if file not in declared]
 
-def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], thorough_cases = [], env = {}):
+def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], thorough_cases = [], env = {}, deps_of = {}):
     """Declares tests of the package's test_*.py files that need nothing built, so that no file is forgotten.
 
     Args:
       name: the package, and its test: one process for all files that are not in `apart`, since
         starting a process takes a second.
       deps: the package's library; a test sees no other part of qola.
+      deps_of: further libraries by test: what the others do not import must not run them again.
       tests: their files' names, without ending; by default all that nothing above in the BUILD file has.
       data: further files by test.
       apart: tests that are targets of their own, by their files' names: they run CK's generators, pip
@@ -69,5 +70,8 @@ def package_tests(name, deps, tests = [], data = {}, apart = [], thorough = [], 
                 "no-remote",
                 "python",
             ] + tags,
-            deps = deps + ["@qola_pip_dev//:packages"],
+            deps = {
+                label: None
+                for label in deps + ["@qola_pip_dev//:packages"] + [label for test in tests for label in deps_of.get(test, [])]
+            }.keys(),
         )
