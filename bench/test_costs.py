@@ -84,9 +84,11 @@ def read_spans(events: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
 
 def share_cores(spans: Sequence[Span], cores: int) -> dict[Span, float]:
     """Return the seconds of CPU of each span, if running spans share the cores equally."""
+    # The end of a span without length would sort before its start.
+    lasting = [(index, span) for index, span in enumerate(spans) if span.start < span.end]
     changes = sorted(
-        [(span.start, 1, index) for index, span in enumerate(spans)]
-        + [(span.end, 0, index) for index, span in enumerate(spans)]
+        [(span.start, 1, index) for index, span in lasting]
+        + [(span.end, 0, index) for index, span in lasting]
     )
     seconds = [0.0] * len(spans)
     running: set[int] = set()
