@@ -20,7 +20,9 @@ _NEAR = 1 << 30
 _PAGE = 4096
 
 _ACCESS = re.compile(r"(\d+) bytes at (0x[0-9a-f]+)(?: of (0x[0-9a-f]+) bytes of LDS)?")
-_EARLIER = re.compile(r"(0x[0-9a-f]+) of the LDS, (read|written) by wave (\d+) at ([+-]0x[0-9a-f]+) ")
+_EARLIER = re.compile(
+    r"(0x[0-9a-f]+) of the LDS, (read|written) by wave (\d+) at ([+-]0x[0-9a-f]+) "
+)
 
 Memory = Sequence[tuple[int, int]]
 """Address and size of allocations."""
