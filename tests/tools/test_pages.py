@@ -31,8 +31,8 @@ from tools.docs.cli import UPDATE
 from tools.docs.pages import render_pages
 
 ROOT = checkout_root()
-_PARTS = ("*/README.md", "gfxemu/fake_hip/*.md", "qola_lab/tests/*/*.md")
-_GLOBS = ("*.md", "docs/**/*.md", "tests/*/*.md", "third_party/*/*.md", *_PARTS)
+_OF_PARTS = ("*/README.md", "gfxemu/fake_hip/*.md", "qola_lab/tests/*/*.md")
+_GLOBS = ("*.md", "docs/**/*.md", "tests/*/*.md", "third_party/*/*.md", *_OF_PARTS)
 _NOTEBOOKS = "examples/notebooks/*.ipynb"
 PAGES = sorted(page for glob in (*_GLOBS, _NOTEBOOKS) for page in ROOT.glob(glob))
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
