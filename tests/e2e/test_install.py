@@ -96,7 +96,7 @@ def test_wheel_holds_the_ruleset(installed: Installed) -> None:
     # The rest of the wheel: Python files, and data files that they read.
     rest = {name for name in names - ruleset if ".dist-info/" not in name}
     suffixes = {Path(name).suffix for name in rest}
-    assert suffixes <= {".c", ".cmake", ".css", ".js", ".json", ".md", ".patch", ".py"}
+    assert suffixes <= {".c", ".cmake", ".css", ".h", ".js", ".json", ".md", ".patch", ".py"}
     patches = {name for name in rest if name.startswith("qola/aiter/patches/")}
     assert {Path(name).name for name in patches} == {f.patch for f in read_proven_faults()} - {""}
     assert os.access(installed.root / "bazelw", os.X_OK)
