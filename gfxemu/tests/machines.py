@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -133,6 +134,19 @@ def waves(
         lanes=lanes,
     )
     return Waves(v, s, scc, machine, fnuz)
+
+
+def put(registers: Array, number: int, values: Array) -> None:
+    """Write numbers of any type, of up to 64 bits, to the first lanes of two registers."""
+    bits = values.view(f"u{values.itemsize}").astype(U64)
+    lanes = slice(bits.shape[-1])
+    registers[number, ..., lanes], registers[number + 1, ..., lanes] = bits, bits >> U64(32)
+
+
+def take(registers: Array, number: int, kind: Any) -> Array:
+    """Return the numbers of a type that two registers hold."""
+    bits = registers[number].astype(U64) | registers[number + 1].astype(U64) << U64(32)
+    return bits.astype(f"u{np.dtype(kind).itemsize}").view(kind)
 
 
 def encode(insn: Instruction) -> Record:

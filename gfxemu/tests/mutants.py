@@ -17,10 +17,10 @@ from gfxemu import native
 from gfxemu.decode import Instruction, sweep
 from gfxemu.faults import EmulationError
 from gfxemu.isa import ISAS
-from gfxemu.launch import ARCHS, Device, Module, Options
+from gfxemu.launch import ARCHS, Options
 from gfxemu.operands import UnsupportedError
 from gfxemu.tests.machines import encode
-from gfxemu.tests.programs import DESCRIPTOR, END, load
+from gfxemu.tests.programs import DESCRIPTOR, END, launch
 
 #: Compiler options of an engine that ends the process at an access out of bounds.
 #: It wraps, converts and shifts integers on purpose, and addresses may be misaligned.
@@ -60,23 +60,16 @@ def find_errors(arch: str, count: int, seed: int = 1) -> list[str]:
     for one, words in mutants(arch, count, seed):
         # With a check of every register and byte, and without.
         for checked in (False, True):
-            end = [_RDNA_END if is_rdna else END]
+            program = [*words, _RDNA_END if is_rdna else END]
             options = Options(limit=100, checked=checked)
-            device, module = load([*words, *end], descriptor, (), options, arch)
-            if error := _error_of(device, module):
+            try:
+                launch(program, descriptor, bytes(64), options, arch, block=(16, 1, 1))
+            except EmulationError:
+                continue
+            except Exception as error:
                 shown = " ".join(f"{word:08X}" for word in words)
                 found.append(f"{arch} {shown} {one}: {type(error).__name__} {error}")
     return found
-
-
-def _error_of(device: Device, module: Module) -> Exception | None:
-    try:
-        device.launch(module, "test", (1, 1, 1), (16, 1, 1), bytes(64))
-    except EmulationError:
-        return None
-    except Exception as error:
-        return error
-    return None
 
 
 def run_with_sanitizers(

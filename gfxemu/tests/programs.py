@@ -11,7 +11,7 @@ from gfxemu.arrays import U32
 from gfxemu.decode import Instruction, decode
 from gfxemu.encode import encode
 from gfxemu.faults import Faults
-from gfxemu.launch import Device, Module, Options
+from gfxemu.launch import Device, Dim, Module, Options, Result
 from gfxemu.machine import Machine
 from gfxemu.memory import AddressMap
 from gfxemu.program import Program
@@ -59,6 +59,29 @@ def load(
     return device, Module(device, CodeObject(arch, image, {"test": kernel}))
 
 
+def launch(
+    words: Sequence[int],
+    descriptor: Descriptor = DESCRIPTOR,
+    arguments: bytes = b"",
+    options: Options | None = None,
+    arch: str = "gfx942",
+    *,
+    grid: Dim = (1, 1, 1),
+    block: Dim = (64, 1, 1),
+    lds: int = 0,
+) -> Result:
+    """Launch a kernel on a new device.
+
+    Args:
+        lds: dynamic LDS in bytes.
+
+    Raises:
+        EmulationError: as `Device.launch`.
+    """
+    device, module = load(words, descriptor, (), options, arch)
+    return device.launch(module, "test", grid, block, arguments, lds)
+
+
 def sopp(name: str, distance: int = 0) -> int:
     return 0xBF800000 | SOPP[name] << 16 | distance & 0xFFFF
 
@@ -83,10 +106,8 @@ def execute(
     words: Sequence[int], scalars: Sequence[dict[int, int]], limit: int = 10_000
 ) -> dict[int, list[int]]:
     """Run a workgroup with a wave for each dict of SGPRs; return the final SGPRs 0 to 15."""
-    image = struct.pack(f"<{len(words)}I", *words)
-    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
-    program = Program(CodeObject("gfx942", image, {"test": kernel}), kernel)
+    _, module = load(words, Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+    program = module.program("test")
     count = len(scalars)
     s = np.zeros((count, SGPRS), U32)
     s[:, EXEC : EXEC + 2] = 0xFFFFFFFF

@@ -91,30 +91,28 @@ def _functions() -> dict[str, Function]:
     for bits in (8, 16, 32, 64):
         signed, unsigned = f"i{bits}", f"u{bits}"
         unsafe = f"b == 0 || (b == -1 && a == ({signed})(1ull << {bits - 1}))"
-        for name, sign in (("div", "/"), ("rem", "%")):
-            found[f"{name}_{signed}"] = Function(
-                signed, signed, signed, f"{unsafe} ? 0 : a {sign} b"
-            )
-            found[f"{name}_{unsigned}"] = Function(
-                unsigned, unsigned, unsigned, f"b == 0 ? 0 : a {sign} b"
-            )
-        for name, body in {
-            **{"mul": "a * b", "sub": "a - b", "shl": f"a << (b & {bits - 1})"},
-            **{"shr": f"a >> (b & {bits - 1})", "reverse": f"__builtin_bitreverse{bits}(a)"},
-            "rotate": f"__builtin_rotateleft{bits}(a, b)",
-            "funnel": f"a << (b & {bits - 1}) | b >> 1 >> ({bits - 1} & ~b)",
-            "max": "a > b ? a : b",
+        place = f"(b & {bits - 1})"
+        both = {
+            **{"shr": f"a >> {place}", "max": "a > b ? a : b"},
             "add_sat": "__builtin_elementwise_add_sat(a, b)",
             "sub_sat": "__builtin_elementwise_sub_sat(a, b)",
-        }.items():
-            found[f"{name}_{unsigned}"] = Function(unsigned, unsigned, unsigned, body)
-        for name, body in {
-            **{"shr": f"a >> (b & {bits - 1})", "abs": "a < 0 ? -a : a"},
-            "max": "a > b ? a : b",
-            "add_sat": "__builtin_elementwise_add_sat(a, b)",
-            "sub_sat": "__builtin_elementwise_sub_sat(a, b)",
-        }.items():
-            found[f"{name}_{signed}"] = Function(signed, signed, signed, body)
+        }
+        further = {
+            signed: {
+                **{"div": f"{unsafe} ? 0 : a / b", "rem": f"{unsafe} ? 0 : a % b"},
+                "abs": "a < 0 ? -a : a",
+            },
+            unsigned: {
+                **{"div": "b == 0 ? 0 : a / b", "rem": "b == 0 ? 0 : a % b"},
+                **{"mul": "a * b", "sub": "a - b", "shl": f"a << {place}"},
+                "reverse": f"__builtin_bitreverse{bits}(a)",
+                "rotate": f"__builtin_rotateleft{bits}(a, b)",
+                "funnel": f"a << {place} | b >> 1 >> ({bits - 1} & ~b)",
+            },
+        }
+        for kind, own in further.items():
+            for name, body in (both | own).items():
+                found[f"{name}_{kind}"] = Function(kind, kind, kind, body)
     for bits, suffix in ((32, ""), (64, "ll")):
         kind = f"u{bits}"
         for name in ("popcount", "clz", "ctz"):

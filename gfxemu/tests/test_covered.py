@@ -9,7 +9,7 @@ from pathlib import Path
 from gfxemu import program
 from gfxemu.decode import decode
 from gfxemu.tests import hand_computed, programs
-from qola_base.code_object.reader import CodeObject, Descriptor, Kernel
+from qola_base.code_object.reader import CodeObject
 
 GOLDEN = Path(__file__).with_name("emulated_operations.txt")
 
@@ -45,9 +45,8 @@ def test_two_mfma_are_not_decoded_as_a_scaled_mfma() -> None:
 
 def test_undecodable_and_unsupported_words_are_reported() -> None:
     """Prevents: a kernel reported as covered although its code has unknown instructions."""
-    descriptor = Descriptor(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     # The last word is not an instruction; the word before can be decoded but not emulated.
-    image = struct.pack("<3I", programs.END, 0xBF800000 | 16 << 16, 0xFFFFFFFF)
-    kernel = Kernel("test", 0, len(image), descriptor, (), 1024)
-    bound = program.Program(CodeObject("gfx942", image, {"test": kernel}), kernel)
-    assert [text.split()[0] for text in programs.not_covered(bound)] == ["+0x4", "+0x8"]
+    words = [programs.END, 0xBF800000 | 16 << 16, 0xFFFFFFFF]
+    _, module = programs.load(words, programs.DESCRIPTOR)
+    refused = programs.not_covered(module.program("test"))
+    assert [text.split()[0] for text in refused] == ["+0x4", "+0x8"]

@@ -21,7 +21,16 @@ from gfxemu.native import EngineError, NativeRun
 from gfxemu.operations import PACKED, SCALAR, VECTOR
 from gfxemu.registers import EXEC, M0, OFF, VCC
 from gfxemu.tests.hand_computed import LANES
-from gfxemu.tests.machines import Waves, instruction, make_program, run, run_program, waves
+from gfxemu.tests.machines import (
+    Waves,
+    instruction,
+    make_program,
+    put,
+    run,
+    run_program,
+    take,
+    waves,
+)
 
 #: An arch with waves of 64 lanes, and one with waves of 32.
 ARCHS = pytest.mark.parametrize("arch", ["gfx950", "gfx1201"])
@@ -31,7 +40,7 @@ def random_floats(shape: tuple[int, ...], kind: Any = F32, seed: int = 1) -> Arr
     """Return numbers between -4 and 4, some of them special."""
     rng = np.random.default_rng(seed)
     values = rng.integers(-64, 65, shape) / 16
-    special = np.array([0.0, -0.0, np.inf, -np.inf, 0.5, 1.0])
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 1.0])
     return np.where(rng.random(shape) < 0.2, rng.choice(special, shape), values).astype(kind)
 
 
@@ -120,13 +129,11 @@ def test_modifiers_of_floats(changes: Mapping[str, int], kind: str, arch: str) -
     numpy_type: Any = {"F16": np.float16, "F32": np.float32, "F64": np.float64}[kind]
     a, b = (random_floats((isa.lanes,), numpy_type, seed) for seed in (1, 2))
     registers = np.zeros((8, 1, isa.lanes), U32)
-    for number, values in ((0, a), (2, b)):
-        bits = values.view(f"u{values.itemsize}").astype(U64)
-        registers[number, 0], registers[number + 1, 0] = bits.astype(U32), bits >> U64(32)
+    put(registers, 0, a)
+    put(registers, 2, b)
     fields = {"src0": 256, "src1": 258, "vdst": 260, **changes}
     w = run(instruction(f"V_ADD_{kind}", "VOP3", fields, isa=isa), registers=registers)
-    bits = w.v[4, 0].astype(U64) | w.v[5, 0].astype(U64) << U64(32)
-    found = bits.astype(f"u{a.itemsize}").view(numpy_type)
+    found = take(w.v, 4, numpy_type)[0]
     sources = []
     for place, values in enumerate((a, b)):
         size = np.abs(values) if changes.get("abs", 0) >> place & 1 else values
@@ -286,6 +293,10 @@ def test_packed_floats_of_registers_and_scalars(opsel: int) -> None:
         ("V_SUB_U16", (2, 3), 0),
         ("V_ADD_I16", (0x7FFF, 1), 0x7FFF),
         ("V_SUB_I16", (0x8000, 1), 0x8000),
+        ("V_ADD_U32", (5, 5), 10),
+        ("V_ADD_U32", (2**31, 2**31), 0xFFFFFFFF),
+        ("V_ADD_I32", (0x7FFFFFFF, 0x7FFFFFFF), 0x7FFFFFFF),
+        ("V_ADD_I32", (0x80000000, 0x80000000), 0x80000000),
         ("V_SUBREV_U32", (3, 2), 0),
         ("V_SUB_I32", (0x80000000, 1), 0x80000000),
         ("V_MAD_U16", (256, 256, 1), 65535),
@@ -335,10 +346,11 @@ def test_lanes_beyond_an_allocation(space: str, arch: str) -> None:
     base = map_.own(content[:-8])
     w = waves(map_=map_, lanes=lanes, active=2**lanes - 1 & ~(1 << lanes - 1))
     places = np.arange(lanes, dtype=U64) * U64(16) + U64(0 if space == "BUFFER" else base)
-    w.v[0], w.v[1], w.v[4:8] = places.astype(U32), places >> U64(32), 7
+    put(w.v, 0, places)
+    w.v[4:8] = 7
     w.s[0, 8:12] = base & 0xFFFFFFFF, base >> 32, 1 << 20, 0
-    fields = {"addr": 256, "vdst": 260, "saddr": OFF, "acc": 0, "vdata": 260, "vaddr": 256}
-    fields |= {"srsrc": 8, "soffset": 128, "offen": 1, "offset": 0}
+    fields = {"addr": 256, "vdst": 260, "saddr": OFF, "vdata": 260, "vaddr": 256}
+    fields |= {"srsrc": 8, "soffset": 128, "offen": 1}
     form = {"BUFFER": "MUBUF"}.get(space, space)
     insn = instruction(f"{space}_LOAD_DWORDX4", form, fields, isa=ISAS[arch])
     # The last lane, which is off, is beyond the allocation, and so is the one before it.
@@ -355,9 +367,10 @@ def test_negative_offsets(arch: str) -> None:
     map_ = AddressMap()
     content = np.arange(256, dtype=U32)
     places = U64(map_.own(content) + 64) + np.arange(isa.lanes, dtype=U64) * U64(4)
-    registers = np.stack([places.astype(U32), (places >> U64(32)).astype(U32)])[:, None]
+    registers = np.zeros((2, 1, isa.lanes), U32)
+    put(registers, 0, places)
     field = -8 & (1 << isa.offset_bits) - 1
-    fields = {"addr": 256, "vdst": 258, "saddr": OFF, "offset": field, "acc": 0}
+    fields = {"addr": 256, "vdst": 258, "saddr": OFF, "offset": field}
     insn = instruction("GLOBAL_LOAD_DWORD", "GLOBAL", fields, isa=isa)
     assert (run(insn, registers=registers, map_=map_).v[2, 0] == 14 + np.arange(isa.lanes)).all()
 

@@ -12,12 +12,12 @@ import pytest
 from gfxemu.arrays import U32
 from gfxemu.faults import EmulationError
 from gfxemu.isa import CDNA, RDNA4
-from gfxemu.launch import ARCHS, Options
+from gfxemu.launch import ARCHS
 from gfxemu.memory import AddressMap
 from gfxemu.operands import UnsupportedError
 from gfxemu.registers import NULL
 from gfxemu.tests import machines, mutants
-from gfxemu.tests.programs import DESCRIPTOR, END, decode_words, load
+from gfxemu.tests.programs import DESCRIPTOR, END, decode_words, launch
 from qola_base.code_object.reader import Descriptor
 
 WAVE32 = replace(DESCRIPTOR, properties=DESCRIPTOR.properties | 1 << 10)
@@ -37,52 +37,46 @@ def test_random_instructions_stay_within_their_registers(tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stdout + done.stderr
 
 
-def test_a_buffer_needs_four_registers() -> None:
-    """Prevents: a buffer at NULL, whose four words reach beyond the scalar registers."""
+#: Words of instructions, and why they cannot run.
+REFUSED = [
     # buffer_load_b32 with the descriptor at NULL and at s6; s_buffer_load_b32 s0, null, 0x0
-    loads = [[0xC405007C, 0x00800000 | register << 9 | 1, 0] for register in (125, 6)]
-    for words in [*loads, [0xF402003E, 0xF8000000]]:
-        device, module = load([*words, _RDNA_END], WAVE32, (), Options(), "gfx1201")
-        with pytest.raises(EmulationError, match=r"a buffer at s\d+, which is not a multiple of 4"):
-            device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
-
-
-@pytest.mark.parametrize("register", [128, 200, 256, 300, 508])
-def test_a_buffer_is_in_scalar_registers(register: int) -> None:
-    """Prevents: a buffer at a constant or a vector register, behind the scalar registers."""
+    ("gfx1201", [0xC405007C, 0x00800000 | 125 << 9 | 1, 0], "not a multiple of 4"),
+    (
+        "gfx1201",
+        [0xC405007C, 0x00800000 | 6 << 9 | 1, 0],
+        "a buffer at s6, which",
+    ),
+    ("gfx1201", [0xF402003E, 0xF8000000], "not a multiple of 4"),
     # buffer_load_b32 and buffer_atomic_add_u32, whose descriptor has a number of 9 bits
-    for word in (0xC405007C, 0xC40D407C):
-        words = [word, 0x00800000 | register << 9 | 1, 0, _RDNA_END]
-        device, module = load(words, WAVE32, (), Options(), "gfx1201")
-        with pytest.raises(EmulationError, match=f"operand {register}, which is not a scalar"):
-            device.launch(module, "test", (1, 1, 1), (16, 1, 1), b"")
+    *(
+        ("gfx1201", [word, 0x00800000 | n << 9 | 1, 0], f"operand {n}, which is not a scalar")
+        for word in (0xC405007C, 0xC40D407C)
+        for n in (128, 200, 256, 300, 508)
+    ),
+    # v_cndmask_b32 with masks 10, v[66:67] and v[10:11]
+    ("gfx942", [0xD1000005, 0x02290280], "source operand 138 as a mask"),
+    ("gfx942", [0xD1000005, 0x05098280], "source operand 322 as a mask"),
+    ("gfx942", [0xD100000A, 0x7C2A1480], "source operand 266 as a mask"),
+    # v_pk_mul_f32 of an SDWA operand
+    ("gfx942", [0xD3B14004, 0x180204F9], "source operand 249"),
+    # v_readfirstlane_b32 and v_readlane_b32 to s196, v_cmp_lt_f32 to s[196:197]
+    ("gfx942", [0x7F880501], "operand 196 as the destination of a scalar"),
+    ("gfx942", [0xD28900C4, 0x00010101], "operand 196 as the destination of a scalar"),
+    ("gfx942", [0xD04100C4, 0x00020301], "operand 196 as the destination of a mask"),
+    # v_readlane_b32 and v_writelane_b32 of a lane in v0
+    ("gfx942", [0xD2890000, 0x000200C1], "a vector register as src1"),
+    ("gfx942", [0xD28A0000, 0x000200C1], "a vector register as src1"),
+]
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        # v_cndmask_b32 with masks 10, v[66:67] and v[10:11]
-        ([0xD1000005, 0x02290280], "source operand 138 as a mask"),
-        ([0xD1000005, 0x05098280], "source operand 322 as a mask"),
-        ([0xD100000A, 0x7C2A1480], "source operand 266 as a mask"),
-        # v_pk_mul_f32 of an SDWA operand
-        ([0xD3B14004, 0x180204F9], "source operand 249"),
-        # v_readfirstlane_b32 and v_readlane_b32 to s196, v_cmp_lt_f32 to s[196:197]
-        ([0x7F880501], "operand 196 as the destination of a scalar"),
-        ([0xD28900C4, 0x00010101], "operand 196 as the destination of a scalar"),
-        ([0xD04100C4, 0x00020301], "operand 196 as the destination of a mask"),
-        # v_readlane_b32 and v_writelane_b32 of a lane in v0
-        ([0xD2890000, 0x000200C1], "a vector register as src1"),
-        ([0xD28A0000, 0x000200C1], "a vector register as src1"),
-    ],
-)
-def test_operands_of_a_wrong_kind_are_unsupported(words: list[int], why: str) -> None:
-    """Prevents: a RuntimeError for a register or constant that an instruction cannot have there."""
+@pytest.mark.parametrize(("arch", "words", "why"), REFUSED)
+def test_operands_of_a_wrong_kind_are_unsupported(arch: str, words: list[int], why: str) -> None:
+    """Prevents: a RuntimeError for an operand that an instruction cannot have, or another read."""
     # 256 vector registers, so that each number of one is valid.
-    descriptor = replace(DESCRIPTOR, rsrc1=31, rsrc3=63)
-    device, module = load([*words, END], descriptor)
+    descriptor = replace(WAVE32 if arch == "gfx1201" else DESCRIPTOR, rsrc1=31, rsrc3=63)
+    end = _RDNA_END if arch == "gfx1201" else END
     with pytest.raises(EmulationError, match=re.escape(why)):
-        device.launch(module, "test", (1, 1, 1), (64, 1, 1), b"")
+        launch([*words, end], descriptor, arch=arch)
 
 
 def test_a_lane_of_a_constant_is_the_constant() -> None:
@@ -124,9 +118,8 @@ def test_launches_that_no_device_can_run_are_refused(
     descriptor: Descriptor, grid: tuple[int, int, int], block: tuple[int, int, int], why: str
 ) -> None:
     """Prevents: a ValueError or struct.error for sizes or a descriptor that no device has."""
-    device, module = load([END], descriptor)
     with pytest.raises(EmulationError, match=why):
-        device.launch(module, "test", grid, block, b"")
+        launch([END], descriptor, grid=grid, block=block)
 
 
 def test_parts_of_registers_that_sdwa_lacks_are_unsupported() -> None:

@@ -22,14 +22,6 @@ _SOURCES = (0, 2, 4)  # Registers of the operands, of which each may take two
 _RESULT = 8
 LANES = 64
 INSTRUCTION_SETS = (CDNA, RDNA3, RDNA4)
-#: How often each operation runs, with other operands for each lane.
-ROUNDS = pytest.mark.parametrize(
-    "rounds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.thorough)], ids=["", "more"]
-)
-
-
-def seeded(name: str, number: int) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(f"{name}{number or ''}".encode()))
 
 
 def type_of(kind: str, operation: Operation) -> str:
@@ -82,9 +74,8 @@ def scalar_names(tables: str = CDNA.tables) -> list[str]:
     return [n for n in names if "lit" not in SCALAR[n].inputs]
 
 
-def put(registers: Array, number: int, bits: Array) -> None:
-    registers[number] = bits.astype(U32)
-    registers[number + 1] = (bits >> U64(32)).astype(U32)
+def packed_names(tables: str = CDNA.tables) -> list[str]:
+    return [n for n in PACKED if understood(n, tables)]
 
 
 def each_tables(names: Callable[[str], Iterable[str]]) -> list[tuple[str, str]]:
@@ -121,14 +112,6 @@ def same(found: int, wanted: Value, kind: str, rough: bool) -> bool:
     return got.bits == want.bits
 
 
-@ROUNDS
-@pytest.mark.parametrize(("name", "tables"), each_tables(vector_names))
-def test_vector_operation(name: str, tables: str, rounds: range) -> None:
-    """Prevents: a vector operation that computes other results than the vendor's pseudocode."""
-    for number in rounds:
-        _check_vector_operation(name, tables, seeded(name, number))
-
-
 def _check_vector_operation(name: str, tables: str, rng: np.random.Generator) -> None:
     operation = VECTOR[name]
     kinds = [k for k in operation.inputs if k not in ("mask", "vcc", "signs")]
@@ -140,13 +123,13 @@ def _check_vector_operation(name: str, tables: str, rng: np.random.Generator) ->
     place = 0
     for kind, raw in zip(kinds, bits, strict=True):
         if kind == "dst":
-            put(registers, _RESULT, raw)
+            machines.put(registers, _RESULT, raw)
             values.append(("D0", raw))
         elif kind == "lit":
             raw[:] = raw[0, 0]
             values.append(("SIMM32", raw))
         else:
-            put(registers, _SOURCES[place], raw)
+            machines.put(registers, _SOURCES[place], raw)
             values.append((f"S{place}", raw))
             place += 1
     mask = int(rng.integers(0, 2**63))
@@ -190,23 +173,18 @@ def _compare(
                 wanted = want["D1"].bits & 1
             assert found == wanted, (name, lane, kind, state)
             continue
-        found = int(w.v[_RESULT, 0, lane]) | int(w.v[_RESULT + 1, 0, lane]) << 32
+        found = int(machines.take(w.v, _RESULT, U64)[0, lane])
         assert same(found, want["D0"], kind, rough), (name, lane, hex(found), want["D0"], state)
 
 
-@ROUNDS
-@pytest.mark.parametrize(("name", "tables"), each_tables(scalar_names))
-def test_scalar_operation(name: str, tables: str, rounds: range) -> None:
-    """Prevents: a scalar operation with another result or SCC than the vendor's pseudocode."""
-    for number in rounds:
-        rng = seeded(name, number)
-        constant = any(kind in ("k", "ku") for kind in SCALAR[name].inputs)
-        # A constant is part of the instruction, other operands differ in each wave.
-        for _ in range(8 if constant else 1):
-            _check_scalar_operation(name, tables, rng, LANES // 8 if constant else LANES)
+def _check_scalar_operation(name: str, tables: str, rng: np.random.Generator) -> None:
+    constant = any(kind in ("k", "ku") for kind in SCALAR[name].inputs)
+    # A constant is part of the instruction, other operands differ in each wave.
+    for _ in range(8 if constant else 1):
+        _check_waves(name, tables, rng, LANES // 8 if constant else LANES)
 
 
-def _check_scalar_operation(name: str, tables: str, rng: np.random.Generator, waves: int) -> None:
+def _check_waves(name: str, tables: str, rng: np.random.Generator, waves: int) -> None:
     operation = SCALAR[name]
     scalars = np.zeros((waves, 128), U32)
     states: list[dict[str, Value]] = [{"SCC": u(0, 1), "D0": u(0, 64)} for _ in range(waves)]
@@ -219,8 +197,7 @@ def _check_scalar_operation(name: str, tables: str, rng: np.random.Generator, wa
             fields["simm16"] = int(column[0])
         elif kind != "scc":
             register = _RESULT if kind.startswith("dst") else _SOURCES[place]
-            scalars[:, register] = column.astype(U32)
-            scalars[:, register + 1] = (column >> U64(32)).astype(U32)
+            machines.put(scalars.T, register, column)
         for raw, state in zip(column.tolist(), states, strict=True):
             if kind == "scc":
                 state["SCC"] = u(raw & 1, 1)
@@ -245,18 +222,8 @@ def _check_scalar_operation(name: str, tables: str, rng: np.random.Generator, wa
             if kind == "scc":
                 assert bool(w.scc[wave, 0]) == want["SCC"].value, (name, state)
             else:
-                found = int(w.s[wave, _RESULT]) | int(w.s[wave, _RESULT + 1]) << 32
+                found = int(machines.take(w.s.T, _RESULT, U64)[wave])
                 assert same(found, want["D0"], kind, False), (name, hex(found), want["D0"], state)
-
-
-@ROUNDS
-@pytest.mark.parametrize(
-    ("name", "tables"), each_tables(lambda tables: [n for n in PACKED if understood(n, tables)])
-)
-def test_packed_operation(name: str, tables: str, rounds: range) -> None:
-    """Prevents: a packed operation that swaps halves or differs from the vendor's pseudocode."""
-    for number in rounds:
-        _check_packed_operation(name, tables, seeded(name, number))
 
 
 def _check_packed_operation(name: str, tables: str, rng: np.random.Generator) -> None:
@@ -270,7 +237,7 @@ def _check_packed_operation(name: str, tables: str, rng: np.random.Generator) ->
         half = U64(32 if double else 16)
         low_bits = (U64(1) << half) - U64(1)
         raw = low & low_bits | (high & low_bits) << half
-        put(registers, _SOURCES[place], raw)
+        machines.put(registers, _SOURCES[place], raw)
         sources.append(raw)
     fields = {"src0": 256, "src1": 258, "src2": 260, "vdst": 256 + _RESULT}
     fields |= {"opsel": 0, "opsel_hi": 3, "opsel_hi2": 1}
@@ -281,17 +248,40 @@ def _check_packed_operation(name: str, tables: str, rng: np.random.Generator) ->
         want = expected(name, tables, lane, state, 0)["D0"].bits
         width = 32 if double else 16
         for at in (0, width):
-            found = int(w.v[_RESULT, 0, lane]) | int(w.v[_RESULT + 1, 0, lane]) << 32
+            found = int(machines.take(w.v, _RESULT, U64)[0, lane])
             part = u(want >> at, width)
             got = found >> at & (1 << width) - 1
             assert same(got, part, kind, False), (name, lane, hex(found), hex(want))
+
+
+Check = Callable[[str, str, np.random.Generator], None]
+#: The check of an operation's results; its name, and the instruction set of the pseudocode.
+OPERATIONS: list[tuple[Check, str, str]] = [
+    (check, name, tables)
+    for check, names in (
+        (_check_vector_operation, vector_names),
+        (_check_scalar_operation, scalar_names),
+        (_check_packed_operation, packed_names),
+    )
+    for name, tables in each_tables(names)
+]
+
+
+@pytest.mark.parametrize(
+    "rounds", [range(1), pytest.param(range(1, 6), marks=pytest.mark.thorough)], ids=["", "more"]
+)
+@pytest.mark.parametrize(("check", "name", "tables"), OPERATIONS)
+def test_operation(check: Check, name: str, tables: str, rounds: range) -> None:
+    """Prevents: an operation that computes other results or an SCC than the vendor's pseudocode."""
+    for number in rounds:
+        seed = zlib.crc32(f"{name}{number or ''}".encode())
+        check(name, tables, np.random.default_rng(seed))
 
 
 def test_every_operation_has_a_test() -> None:
     """Prevents: an emulated operation whose results no test checks."""
     covered = hand_computed.covered()
     saves = {n for n in SCALAR if "EXEC_B64" in n}
-    checked = {name for name, _ in (*each_tables(vector_names), *each_tables(scalar_names))} | saves
-    checked |= {n for n in PACKED if any(understood(n, isa.tables) for isa in INSTRUCTION_SETS)}
+    checked = {name for _, name, _ in OPERATIONS} | saves
     left = sorted(set(covered) - checked - hand_computed.names())
     assert not left, f"without a test: {' '.join(left)}"

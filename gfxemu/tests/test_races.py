@@ -8,7 +8,7 @@ import pytest
 
 from gfxemu.faults import Fault
 from gfxemu.launch import Options
-from gfxemu.tests.programs import DESCRIPTOR, END, load, sopp, wait
+from gfxemu.tests.programs import END, launch, sopp, wait
 
 #: v1 = v0 * 4 % 256, equal in both waves; v2 = v0 * 4; v4 = v2 ^ 256, v2 of the other wave;
 #: v3 = 7; M0 = 0.
@@ -43,9 +43,9 @@ def first_only(words: Sequence[int]) -> list[int]:
 
 
 def faults(words: Sequence[int], waves: int = 2, checked: bool = False) -> tuple[Fault, ...]:
+    program, block = [*SETUP, *words, END], (64 * waves, 1, 1)
     options = Options(checked=checked)
-    device, module = load([*SETUP, *words, END], DESCRIPTOR, options=options)
-    result = device.launch(module, "test", (1, 1, 1), (64 * waves, 1, 1), bytes(512), 512)
+    result = launch(program, arguments=bytes(512), options=options, block=block, lds=512)
     return tuple(fault for fault in result.faults if "uninitialised" not in fault.kind)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gfxemu.faults import EmulationError, Fault
 from gfxemu.launch import Options
-from gfxemu.tests.programs import DESCRIPTOR, END, load, sopp, wait
+from gfxemu.tests.programs import END, launch, sopp, wait
 
 #: v2 = v1, v1 = v0, s5 = s4 and s4 = s0.
 READ, OVERWRITE = 0x7E040301, 0x7E020300
@@ -20,7 +20,6 @@ LDS, LDS_WRITE = (0xD86C0000, 1 << 24), (0xD81A0000, 0)
 #: A load of s4 from the address in s[0:1], and a flat load of v1 from the address in v[0:1].
 SCALAR = (0xC0020100, 0)
 FLAT = (0xDC500000, 1 << 24)
-LDS_BYTES = 256
 
 
 def load_to(register: int, load: tuple[int, int]) -> tuple[int, int]:
@@ -29,12 +28,11 @@ def load_to(register: int, load: tuple[int, int]) -> tuple[int, int]:
 
 
 def faults(words: Sequence[int], strict: bool = False, waves: int = 1) -> tuple[Fault, ...]:
-    options = Options(strict=strict)
     # A flat load needs a full 64-bit address in v[0:1].
     set_address = [0x7E000200, 0x7E020201] if FLAT[0] in words else []
-    device, module = load([*set_address, *words, END], DESCRIPTOR, options=options)
-    block = (64 * waves, 1, 1)
-    result = device.launch(module, "test", (1, 1, 1), block, bytes(4 * (64 * waves + 4)), LDS_BYTES)
+    arguments, options = bytes(4 * (64 * waves + 4)), Options(strict=strict)
+    program, block = [*set_address, *words, END], (64 * waves, 1, 1)
+    result = launch(program, arguments=arguments, options=options, block=block, lds=256)
     return tuple(replace(fault, pc=fault.pc - 4 * len(set_address)) for fault in result.faults)
 
 
