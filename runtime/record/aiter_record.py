@@ -190,9 +190,9 @@ def _record_cpp_itfs(module: ModuleType, recorder: _Recorder) -> None:
 
     def compiled(*args: Any, **kwargs: Any) -> None:
         # compile_template_op(src_template, md_name, includes, sources, cxxflags, func_name, folder)
-        names = ("src_template", "md_name", "includes", "sources", "cxxflags")
-        values = dict(zip((*names, "func_name", "folder"), args, strict=False)) | kwargs
-        own = {k: v for k, v in values.items() if k not in (*names, "func_name", "folder")}
+        names = ("src_template", "md_name", "includes", "sources", "cxxflags", *_NAMING)
+        values = dict(zip(names, args, strict=False)) | kwargs
+        own = {k: v for k, v in values.items() if k not in names}
         name = values.get("func_name")
         # A function with a name of its own has other arguments, among them code objects.
         args_of_name: Any = [] if name else own

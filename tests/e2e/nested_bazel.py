@@ -21,11 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from qola.common.layout import KERNEL_COMPILE
 from qola.common.version import __version__
 from qola.plan.model import Plan
 from qola.report.execution_log import Spawn, read_spawns
 from qola_base.cache import cache_directory
+from tests.support.running import output_of, run
 
 QOLA = Path(__file__).resolve().parents[2]
 EXAMPLE = QOLA / "examples/bazel"
@@ -79,8 +82,7 @@ def pip(*args: str | Path) -> None:
     """Run pip without the import path of this test, where pip would find qola already installed."""
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *args]
-    run = subprocess.run(command, env=env, text=True, capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr
+    output_of(command, env=env)
 
 
 def environment(*without: str) -> dict[str, str]:
@@ -115,16 +117,11 @@ class User:
         **variables: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run a program and check its exit code; None accepts every code."""
-        run = subprocess.run(
-            command,
-            cwd=cwd or self.directory,
-            env={**self.environment(), **variables},
-            text=True,
-            capture_output=True,
-            check=False,
-        )
-        assert code in (None, run.returncode), f"{run.returncode}\n{run.stdout}{run.stderr}"
-        return run
+        environ = {**self.environment(), **variables}
+        result = run(command, cwd=cwd or self.directory, env=environ)
+        text = result.stdout + result.stderr
+        assert code in (None, result.returncode), f"{result.returncode}\n{text}"
+        return result
 
     def qola(
         self, *args: str, code: int | None = 0, **variables: str
@@ -139,6 +136,29 @@ class User:
         """Run qola build into out/, with the shared cache of compiled kernels."""
         command = ("build", "-m", manifest, "-o", "out", disk_cache_option(), *args)
         return self.qola(*command, code=code, **variables)
+
+
+def copy_checkout(target: Path) -> None:
+    """Copy the checkout without build outputs, such as those behind Bazel's links."""
+    everywhere = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info")
+    in_root = {"build", "dist", "out", "venv", ".venv"}
+
+    def ignored(place: str, names: list[str]) -> set[str]:
+        return {*everywhere(place, names), *(in_root if Path(place) == QOLA else ())}
+
+    shutil.copytree(QOLA, target, ignore=ignored, symlinks=True)
+
+
+def check_out(directory: Path, remote: str, ref: str, commit: str = "FETCH_HEAD") -> None:
+    """Fetch a ref into a new repository and check a commit out. Skip the test without network."""
+    for command in (
+        ("init", "-q"),
+        ("fetch", "-q", "--depth=1", remote, ref),
+        ("checkout", "-q", commit),
+    ):
+        result = run(["git", "-C", directory, *command])
+        if result.returncode:
+            pytest.skip(f"no {remote}: {result.stderr}")
 
 
 def check_sbom(output: Path) -> None:
@@ -163,10 +183,10 @@ def overrides(qola: Path) -> str:
     )
 
 
-def module_file(qola: Path, tags: str = "", *, name: str = "it", aiter: str = "aiter") -> str:
+def module_file(qola: Path, tags: str = "", *, aiter: str = "aiter") -> str:
     """Return MODULE.bazel of a consumer with one manifest, it.toml, and further tags."""
     return f"""
-module(name = "{name}")
+module(name = "it")
 bazel_dep(name = "qola", version = "0.1.0")
 {overrides(qola)}
 qola = use_extension("@qola//rules:extensions.bzl", "qola")
@@ -207,11 +227,20 @@ class Bazel:
         argv = [*self.run_as, find_bazel(), f"--output_base={self.output_base}", IDLE, command]
         argv += [f"--disk_cache={self.disk_cache}", "--color=no", "--curses=no", *args]
         env = {**environment(), **self.environment}
-        result = subprocess.run(
-            argv, cwd=self.workspace, env=env, text=True, capture_output=True, check=False
-        )
+        result = run(argv, cwd=self.workspace, env=env)
         assert not check or result.returncode == 0, f"{' '.join(argv)}\n{result.stderr}"
         return result
+
+    def failure(self, *args: str) -> str:
+        """Return standard error of a build that must fail."""
+        result = self.run("build", *args, check=False)
+        assert result.returncode != 0, "the build should have failed"
+        return result.stderr
+
+    def declare(self, tags: str = "", manifest: str = LEFT, *, aiter: str = "aiter") -> None:
+        """Write MODULE.bazel with one manifest called `it` and further tags, and its it.toml."""
+        self.write("MODULE.bazel", module_file(QOLA, tags, aiter=aiter))
+        self.write("it.toml", manifest)
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the workspace."""
@@ -323,10 +352,7 @@ def release(*args: str, cwd: Path) -> None:
     """Run the documented command in the way of `bazel run`."""
     script = QOLA / "tools/release/release.py"
     env = {**os.environ, "BUILD_WORKING_DIRECTORY": str(cwd)}
-    run = subprocess.run(
-        [sys.executable, script, *args], env=env, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
+    output_of([sys.executable, script, *args], env=env)
 
 
 def unpack_release(directory: Path) -> Path:

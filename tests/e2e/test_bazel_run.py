@@ -86,14 +86,6 @@ def test_analysis_failure(bazel: Bazel) -> None:
     assert error.endswith("error: m.toml:3")
 
 
-def test_wrong_argument(bazel: Bazel) -> None:
-    """Prevents: qola reports an invalid --bazel-arg as a failed module."""
-    options = BuildOptions(more=("--no_such_option",))
-    with pytest.raises(ToolchainError) as caught:
-        build([bazel_program()], bazel.workspace, ["//:good"], options, environment())
-    assert "exit code 2" in caught.value.findings[0].found
-
-
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_stops_bazel(bazel: Bazel, number: signal.Signals, code: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ import pytest
 from qola.common.layout import KERNEL_COMPILE
 from qola.report.execution_log import summarize_log
 from tests.e2e.nested_bazel import Bazel, bazel, count_spawns, shared_bazel, shared_directory
+from tests.support.running import output_of
 
 HIT = "disk cache hit"
 HOST_BUILD = """
@@ -50,10 +50,9 @@ def test_the_error_of_a_host_compiler_names_the_remedy(consumer: Bazel) -> None:
     """Prevents: a cc_library fails with a megabyte of CK errors and without a remedy."""
     consumer.write("host/BUILD.bazel", HOST_BUILD)
     consumer.write("host/host.cpp", '#include "qola_mha_fwd.h"\n')
-    result = consumer.run("build", "//host", check=False)
-    assert result.returncode != 0
-    assert "in Bazel put it into a qola_cc_library" in result.stderr
-    assert len(result.stderr) < 10_000
+    text = consumer.failure("//host")
+    assert "in Bazel put it into a qola_cc_library" in text
+    assert len(text) < 10_000
 
 
 def test_manifests_share_kernels(consumer: Bazel) -> None:
@@ -126,10 +125,7 @@ def test_editors_know_how_files_are_compiled(consumer: Bazel) -> None:
     for name, option in (("main.cpp", "-fsyntax-only"), (kernels[0], "-M"), ("ask.cpp", "-M")):
         entry = by_name[name][0]
         command = [option if word == "-c" else word for word in entry["arguments"]]
-        run = subprocess.run(
-            command, cwd=entry["directory"], capture_output=True, text=True, check=False
-        )
-        assert run.returncode == 0, run.stderr
+        output_of(command, cwd=entry["directory"])
 
 
 def test_another_repository_compiles_nothing(consumer: Bazel) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,16 +99,17 @@ class Workspace:
         """The directory of bazelw's replacement for the lock."""
         return self.cache / f"offered/-{TIME}"
 
-    def fetch(self, *targets: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Build the files of the repositories."""
-        cache = f"--repository_cache={self.repository_cache}"
-        return self.bazel.run("build", cache, *targets, check=check)
+    @property
+    def _cache_option(self) -> str:
+        return f"--repository_cache={self.repository_cache}"
+
+    def fetch(self, *targets: str) -> str:
+        """Build the files of the repositories; return standard error."""
+        return self.bazel.run("build", self._cache_option, *targets).stderr
 
     def failure(self) -> str:
         """Return standard error of a fetch that must fail."""
-        result = self.fetch("@one//:files", check=False)
-        assert result.returncode != 0, "the fetch should have failed"
-        return result.stderr
+        return self.bazel.failure(self._cache_option, "@one//:files")
 
     def group(self, name: str) -> Path:
         """The directory of the unpacked packages in a repository."""
@@ -132,11 +132,13 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bazel]:
 def workspace(
     nested: Bazel, mirror: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Workspace:
-    """A workspace with empty caches and a lock of the mirror's packages."""
+    """A workspace with empty caches, and the mirror with a lock of its packages."""
     monkeypatch.setenv("QOLA_CACHE_HOME", str(tmp_path / "cache"))
     # Bazel must not reuse repositories of another test.
     nested.write("packages.lock", f"# {tmp_path}\n{make_lock(mirror)}")
-    return Workspace(nested, tmp_path / "cache", tmp_path / "repositories")
+    found = Workspace(nested, tmp_path / "cache", tmp_path / "repositories")
+    found.declare([mirror.url])
+    return found
 
 
 def content(directory: Path) -> dict[str, str]:
@@ -159,7 +161,6 @@ UNPACKED = {
 
 def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: Files) -> None:
     """Prevents: links leave the packages; a race breaks the store; each workspace has a copy."""
-    workspace.declare([mirror.url])
     workspace.fetch("@one//:files", "@two//:files")
     one, two = workspace.group("one"), workspace.group("two")
     assert content(one) == UNPACKED
@@ -172,7 +173,6 @@ def test_two_repositories_at_once_share_files(workspace: Workspace, mirror: File
 
 def test_unpacked_packages_need_no_mirror(workspace: Workspace, mirror: Files) -> None:
     """Prevents: each workspace downloads the packages again."""
-    workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     shutil.rmtree(workspace.repository_cache)
     mirror.requests.clear()
@@ -187,14 +187,13 @@ def test_a_cache_writable_by_others_is_not_used(
     workspace: Workspace, mirror: Files, pattern: str
 ) -> None:
     """Prevents: Bazel runs a compiler that another user wrote into the shared cache."""
-    workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     (tool,) = (workspace.cache / "unpacked").glob("*/usr/bin/tool")
     tool.unlink()
     tool.write_text("planted\n", encoding="utf-8")
     (shared,) = workspace.cache.glob(pattern) if pattern else (workspace.cache,)
     shared.chmod(0o777)
-    text = workspace.fetch("@two//:files").stderr
+    text = workspace.fetch("@two//:files")
     assert f"{shared} is writable by " in text
     assert content(workspace.group("two")) == UNPACKED
     assert tool.read_text(encoding="utf-8") == "planted\n"
@@ -204,7 +203,6 @@ def test_repository_cache_needs_no_mirror(
     workspace: Workspace, mirror: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Prevents: a fetch fails offline although --repository_cache has each package."""
-    workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     mirror.requests.clear()
     # A file instead of the directory: not writable, even for root.
@@ -220,7 +218,6 @@ def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Files
     """Prevents: a changed compiler is used, or the error does not name the package."""
     pinned = sha256(mirror.content[TOOL])
     mirror.content[TOOL] += b"\n"
-    workspace.declare([mirror.url])
     text = workspace.failure()
     assert f"tool 2, pool/main/tool_2_amd64.deb, sha256 {pinned}\n" in text
     assert f"Download from {mirror.url}/pool/main/tool_2_amd64.deb failed" in text
@@ -231,7 +228,6 @@ def test_tampered_package_is_refused_by_name(workspace: Workspace, mirror: Files
 def test_an_error_lists_all_missing_packages(workspace: Workspace, mirror: Files) -> None:
     """Prevents: an error lists one missing package per try; bazelw cannot replace the lock."""
     del mirror.content[LIB], mirror.content[TOOL]
-    workspace.declare([mirror.url])
     text = workspace.failure()
     assert "packages.lock, as of 2026-10-30 14:08 UTC\n" in text
     assert "nobody has 2 of 2 (the warnings above say what each answered):\n" in text
@@ -261,15 +257,14 @@ def test_packages_that_mirrors_deleted_come_from_the_snapshot(
 
 def test_packages_that_bazelw_resolved_are_used(workspace: Workspace, mirror: Files) -> None:
     """Prevents: the rule requests missing packages again, or uses other packages silently."""
-    workspace.declare([mirror.url])
     workspace.offered.mkdir(parents=True)
     newer = "/pool/main/tool_3_amd64.deb"
     mirror.content = {newer: deb({"./usr/bin/tool": "newer\n"}, {})}
     line = f"tool 3 {sha256(mirror.content[newer])} forky 1 {newer[1:]} group\n"
     (workspace.offered / "packages.lock").write_text(line, encoding="utf-8")
-    result = workspace.fetch("@one//:files")
+    text = workspace.fetch("@one//:files")
     assert content(workspace.group("one")) == {"usr/bin/tool": "newer\n"}
-    assert "qola: NOT the packages that" in result.stderr
+    assert "qola: NOT the packages that" in text
 
 
 @pytest.mark.skipif(not Path(APT_HELPER).exists(), reason="needs apt")
@@ -316,6 +311,5 @@ def test_without_dpkg(
             if not program.name.startswith("dpkg") and not os.path.lexists(link):
                 link.symlink_to(program)
     monkeypatch.setenv("PATH", str(programs))
-    workspace.declare([mirror.url])
     workspace.fetch("@one//:files")
     assert content(workspace.group("one")) == UNPACKED

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,13 +16,18 @@ from pathlib import Path
 import pytest
 
 from qola.report.execution_log import Spawn
-from tests.e2e.nested_bazel import BUILD_FILE, EXAMPLE, LEFT, QOLA, Bazel, find_bazel, module_file
+from tests.e2e.nested_bazel import (
+    BUILD_FILE,
+    EXAMPLE,
+    LEFT,
+    Bazel,
+    copy_checkout,
+    find_bazel,
+    module_file,
+)
+from tests.support.running import run
 from tools.execution_log import first_difference as execlog
 
-RULESET = (
-    *("BUILD.bazel", "LICENSE", "MODULE.bazel", "gfxemu", "qola", "qola_base", "qola_lab"),
-    *("rules", "runtime", "third_party", "tools"),
-)
 NOBODY = 65534
 
 BUILD = f"""{BUILD_FILE}
@@ -45,22 +49,12 @@ class Built:
     files: dict[str, str]
 
 
-def copy_ruleset(target: Path) -> None:
-    """Copy the ruleset, because another user may not be able to read the original."""
-    target.mkdir()
-    for name in RULESET:
-        source = QOLA / name
-        if source.is_dir():
-            shutil.copytree(source, target / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, target / name)
-
-
 def make_workspace(directory: Path, environment: dict[str, str]) -> Bazel:
     """Write a workspace with a separate copy of qola, output base, HOME and (empty) cache."""
     workspace, home, qola = (directory / name for name in ("workspace", "home", "qola"))
     workspace.mkdir(parents=True)
-    copy_ruleset(qola)
+    # Another user may not be able to read the original.
+    copy_checkout(qola)
     for name, text in {
         ".bazelrc": (EXAMPLE / ".bazelrc").read_text(encoding="utf-8")
         # A sandbox has a private /tmp that does not contain a dependency's directory.
@@ -88,7 +82,7 @@ def as_nobody(bazel: Bazel, directory: Path) -> Bazel:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         return bazel
     probe = [*run_as, "test", "-r", find_bazel()]
-    if subprocess.run(probe, check=False, capture_output=True).returncode != 0:
+    if run(probe).returncode != 0:
         return bazel
     for path in [directory, *directory.rglob("*")]:
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-from tests.e2e.nested_bazel import LEFT, QOLA, library
-
-# Bazel's convenience links in a checkout lead to all of its outputs.
-_IGNORED = shutil.ignore_patterns("bazel-*", ".git", "__pycache__")
+from tests.e2e.nested_bazel import LEFT, copy_checkout, library
 
 
 def test_only_edits_of_the_planner_plan_again(tmp_path: Path) -> None:
     """Prevents: an edit of the command line plans again, or one of a generator does not."""
     qola = tmp_path / "qola"
-    shutil.copytree(QOLA, qola, ignore=_IGNORED)
+    copy_checkout(qola)
     with library(qola, tmp_path / "nested") as nested:
         nested.write("it.toml", LEFT)
         times = [0]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.e2e.nested_bazel import QOLA, pip
+from tests.support.running import output_of
 
 PARTS = ("gfxemu", "qola_base")
 
@@ -35,10 +35,6 @@ def test_the_emulator_stands_alone(tmp_path: Path) -> None:
     options = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-m", "not thorough"]
     options += ["--override-ini", "markers=thorough\nquick", "--rootdir", str(site)]
     command = [sys.executable, "-B", "-m", "pytest", *options, "gfxemu/tests"]
-    run = subprocess.run(
-        command, env=environ, cwd=site, text=True, capture_output=True, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert " passed" in run.stdout
+    assert " passed" in output_of(command, env=environ, cwd=site)
     for part in ("qola", "qola_lab"):
         assert not (site / part).exists()

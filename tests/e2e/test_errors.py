@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nested_bazel import BUILD_FILE, LEFT, PIN, QOLA, Bazel, library, module_file
+from tests.e2e.nested_bazel import BUILD_FILE, LEFT, PIN, Bazel, library
 
 PINNED = f'version = "{PIN["version"]}", sha256 = "{PIN["sha256"]}"'
 OTHER_WHEEL = f'qola.aiter_wheel(name = "other", version = "{{}}", sha256 = "{"0" * 64}")'
@@ -22,22 +22,9 @@ def workspace() -> Iterator[Bazel]:
         yield instance
 
 
-def declare(workspace: Bazel, tags: str = "", manifest: str = LEFT, aiter: str = "aiter") -> None:
-    """Write MODULE.bazel with the given tags and one manifest called `it`."""
-    workspace.write("MODULE.bazel", module_file(QOLA, tags, name="wrong", aiter=aiter))
-    workspace.write("it.toml", manifest)
-
-
 def declare_other(workspace: Bazel, source: str) -> None:
     """Declare a source called `other` for the manifest; `aiter` stays fetched."""
-    declare(workspace, source.replace("(", '(name = "other", ', 1), aiter="other")
-
-
-def failure(workspace: Bazel, *args: str) -> str:
-    """Return standard error of a build that must fail."""
-    result = workspace.run("build", *args, "//:it", check=False)
-    assert result.returncode != 0, "the build should have failed"
-    return result.stderr
+    workspace.declare(source.replace("(", '(name = "other", ', 1), aiter="other")
 
 
 @pytest.mark.quick(3)
@@ -77,8 +64,8 @@ def test_wrong_declarations(
     workspace: Bazel, declared: dict[str, str], messages: list[str]
 ) -> None:
     """Prevents: qola accepts a wrong tag or manifest, or an error does not name the remedy."""
-    declare(workspace, **declared)
-    text = failure(workspace, "--nobuild")
+    workspace.declare(**declared)
+    text = workspace.failure("--nobuild", "//:it")
     for message in messages:
         assert message in text
 
@@ -86,8 +73,8 @@ def test_wrong_declarations(
 def test_manifest_errors_come_together(workspace: Bazel) -> None:
     """Prevents: qola reports one error per attempt, or only after compiling."""
     wrong = LEFT.replace("receipt", "reciept").replace('"gfx950"', '"gfx95"')
-    declare(workspace, manifest=wrong)
-    text = failure(workspace)
+    workspace.declare(manifest=wrong)
+    text = workspace.failure("//:it")
     assert "it.toml:6 [build].architectures" in text
     assert "gfx950" in text
     assert text.count('unknown key "reciept"') == 1, "reported twice"
@@ -98,11 +85,11 @@ def test_manifest_errors_come_together(workspace: Bazel) -> None:
 @pytest.mark.thorough
 def test_invalid_archs_option(workspace: Bazel) -> None:
     """Prevents: a misspelt arch, or an arch missing in the manifest, silently builds nothing."""
-    declare(workspace)
-    text = failure(workspace, "--nobuild", "--@qola//:archs=gfx95")
+    workspace.declare()
+    text = workspace.failure("--nobuild", "--@qola//:archs=gfx95", "//:it")
     assert "qola: unknown arch" in text
     assert "archs of a manifest" in text
-    text = failure(workspace, "--nobuild", "--@qola//:archs=gfx942")
+    text = workspace.failure("--nobuild", "--@qola//:archs=gfx942", "//:it")
     assert "--@qola//:archs names none of the manifest's archs: gfx950" in text
 
 
@@ -110,7 +97,7 @@ def test_local_tree_without_aiter(workspace: Bazel) -> None:
     """Prevents: a traceback if the directory is not an AITER tree."""
     (workspace.workspace / "empty").mkdir()
     declare_other(workspace, 'qola.aiter_local(path = "empty")')
-    text = failure(workspace, "--nobuild")
+    text = workspace.failure("--nobuild", "//:it")
     assert "no aiter/jit/optCompilerConfig.json" in text
     assert "Traceback (most recent call last):\n  File" not in text
 
@@ -126,9 +113,9 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
         ["git", "rev-parse", "HEAD"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.strip()
     declare_other(workspace, f'qola.aiter_git(remote = "{tmp_path}", commit = "{head}")')
-    assert "no aiter/jit/optCompilerConfig.json" in failure(workspace, "--nobuild")
+    assert "no aiter/jit/optCompilerConfig.json" in workspace.failure("--nobuild", "//:it")
     declare_other(workspace, f'qola.aiter_git(remote = "{tmp_path}", commit = "{"0" * 40}")')
-    assert f"expected  commit {'0' * 40} of {tmp_path}" in failure(workspace, "--nobuild")
+    assert f"expected  commit {'0' * 40} of {tmp_path}" in workspace.failure("--nobuild", "//:it")
 
 
 @pytest.mark.thorough
@@ -136,22 +123,22 @@ def test_no_rocm(workspace: Bazel, tmp_path: Path) -> None:
     """Prevents: the analysis needs ROCm, or a compile error does not name the missing ROCm."""
     absent = "--repo_env=QOLA_ROCM=/no/rocm/here"
     for option, tag in ((absent, ""), ("--", 'qola.rocm(path = "/no/rocm/here")')):
-        declare(workspace, tag)
+        workspace.declare(tag)
         workspace.run("build", "--nobuild", option, "//:it")
-        text = failure(workspace, option)
+        text = workspace.failure(option, "//:it")
         assert "no ROCm compiler on this machine" in text
         assert "/no/rocm/here/bin/hipcc: no such file" in text
         assert "--repo_env=QOLA_ROCM=pinned" in text
-    declare(workspace)
-    assert "pinned (the ROCm that qola fetches)" in failure(
-        workspace, "--nobuild", "--repo_env=QOLA_ROCM=newest"
+    workspace.declare()
+    assert "pinned (the ROCm that qola fetches)" in workspace.failure(
+        "--nobuild", "--repo_env=QOLA_ROCM=newest", "//:it"
     )
     # A hipcc that does not work is not missing.
     hipcc = tmp_path / "bin/hipcc"
     hipcc.parent.mkdir()
     hipcc.write_text("#!/bin/sh\necho 'libnuma.so.1: cannot open' >&2\nexit 127\n", "utf-8")
     hipcc.chmod(0o755)
-    text = failure(workspace, f"--repo_env=QOLA_ROCM={tmp_path}")
+    text = workspace.failure(f"--repo_env=QOLA_ROCM={tmp_path}", "//:it")
     assert f"{hipcc} --version: exit code 127" in text
     assert "libnuma.so.1: cannot open" in text
 
@@ -175,15 +162,14 @@ def test_a_wrong_tag_fails_only_its_targets(workspace: Bazel) -> None:
         ('qola.manifest(name = "it", file = "//:it.toml")', "a name is declared twice"),
         ('qola.prebuilt(name = "Wrong", manifest = "it")', 'name = "Wrong"'),
     ):
-        declare(workspace, tag)
+        workspace.declare(tag)
         workspace.run("build", "//hello")
-        assert message in failure(workspace, "--nobuild")
+        assert message in workspace.failure("--nobuild", "//:it")
     # A dependency has a manifest of the same name, too.
     workspace.write("dep/MODULE.bazel", DEPENDENCY)
     workspace.write("dep/BUILD.bazel", BUILD_FILE)
     workspace.write("dep/it.toml", LEFT.replace('namespace = "left"', 'namespace = "dep"'))
-    declare(
-        workspace,
+    workspace.declare(
         'bazel_dep(name = "dep")\nlocal_path_override(module_name = "dep", path = "dep")',
     )
     workspace.write(".bazelignore", "dep\n")

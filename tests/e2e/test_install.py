@@ -16,7 +16,7 @@ import pytest
 from qola.aiter.proven_faults import read_proven_faults
 from qola.common.version import __version__
 from qola.prebuilt import identity
-from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, pip, shared_bazel
+from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, copy_checkout, pip, shared_bazel
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ FOLDERS = ("gfxemu", "qola", "qola_base", "qola_lab", "rules", "runtime", "third
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Build the wheel from a copy of the checkout, and install it into a new environment."""
     directory = tmp_path_factory.mktemp("installed")
-    ignored = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info")
-    shutil.copytree(QOLA, directory / "source", ignore=ignored, symlinks=True)
+    copy_checkout(directory / "source")
     pip("wheel", "--no-deps", "--wheel-dir", directory / "wheel", directory / "source")
     (wheel,) = (directory / "wheel").glob("qola-*.whl")
     shutil.rmtree(directory / "source")

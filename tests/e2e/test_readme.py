@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from qola.common.version import __version__
 from tests.e2e.nested_bazel import (
+    QOLA,
     Bazel,
+    copy_checkout,
     environment,
     shared_bazel,
     shared_directory,
     user_disk_cache,
 )
+from tests.support.running import output_of, run
 
 _VENV = "{} --without-pip --clear && python3 -m pip --python venv/bin/python"
-ROOT = Path(__file__).resolve().parents[2]
 KERNEL = """
 #include <hip/hip_runtime.h>
 __global__ void one(float* p) { p[threadIdx.x] = 1; }
@@ -30,7 +30,7 @@ int main() { one<<<1, 64>>>(nullptr); return hipDeviceSynchronize(); }
 
 def commands() -> list[str]:
     """Return the commands of the README section "Without Bazel"."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Without Bazel\n")[2]
+    text = (QOLA / "README.md").read_text(encoding="utf-8").partition("## Without Bazel\n")[2]
     (block,) = re.findall(r"```sh\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
     return [line.partition("  #")[0].strip() for line in block.splitlines()]
 
@@ -39,13 +39,7 @@ def commands() -> list[str]:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Copy the checkout without build outputs."""
     clone = tmp_path_factory.mktemp("readme") / "qola"
-    everywhere = shutil.ignore_patterns("bazel-*", ".git", "__pycache__", "*.egg-info")
-    in_root = {"build", "dist", "out", "venv", ".venv"}
-
-    def ignored(place: str, names: list[str]) -> set[str]:
-        return {*everywhere(place, names), *(in_root if Path(place) == ROOT else ())}
-
-    shutil.copytree(ROOT, clone, ignore=ignored, symlinks=True)
+    copy_checkout(clone)
     return clone
 
 
@@ -60,24 +54,15 @@ def outputs(clone: Path) -> dict[str, str]:
     environ["QOLA_BAZEL"] = "/bin/false"
     stdout_by_command = {}
 
-    def shell(script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", script],
-            cwd=clone,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
     for command in commands():
-        run = shell(command)
-        if "ensurepip is not" in run.stdout:
+        result = run(["bash", "-c", command], cwd=clone, env=environ)
+        if "ensurepip is not" in result.stdout:
             # Debian without python3-venv, such as bazelw's tree: do what its message suggests.
-            run = shell(f"{_VENV.format(command)} install pip")
-        assert run.returncode == 0, f"{command}\n{run.stdout}{run.stderr}"
-        assert "Traceback" not in run.stderr
-        stdout_by_command[command] = run.stdout
+            script = f"{_VENV.format(command)} install pip"
+            result = run(["bash", "-c", script], cwd=clone, env=environ)
+        assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+        assert "Traceback" not in result.stderr
+        stdout_by_command[command] = result.stdout
     assert (directory / "cache/trees").is_dir()
     return stdout_by_command
 
@@ -111,9 +96,8 @@ def test_hipcc_compiles_without_rocm(outputs: dict[str, str], clone: Path) -> No
         "QOLA_CACHE_HOME": str(clone.parent / "cache"),
     }
     command = [str(clone / "venv/bin/qola"), "hipcc", "-q"]
-    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
+    program = output_of(command, env=env).strip()
     (clone.parent / "kernel.cpp").write_text(KERNEL)
-    hipcc = [run.stdout.strip(), "-x", "hip", "--offload-arch=gfx950", "kernel.cpp", "-lamdhip64"]
-    subprocess.run(hipcc, cwd=clone.parent, env={"PATH": "/usr/bin:/bin"}, check=True)
+    hipcc = [program, "-x", "hip", "--offload-arch=gfx950", "kernel.cpp", "-lamdhip64"]
+    output_of(hipcc, cwd=clone.parent, env={"PATH": "/usr/bin:/bin"})
     assert (clone.parent / "a.out").is_file()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.git_checkout import check_out
-from tests.e2e.nested_bazel import QOLA, Bazel, bazel, shared_directory
+from tests.e2e.nested_bazel import QOLA, Bazel, bazel, check_out, shared_directory
 
 #: Commits of two tags: the last release before 0.2 (which replaces Bazel's rules with proxies), and
 #: a recent release.

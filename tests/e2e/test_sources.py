@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from qola.plan.model import Plan
-from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, module_file, shared_directory
+from tests.e2e.nested_bazel import LEFT, PIN, QOLA, Bazel, library, shared_directory
 from tests.support.folders import git, write
 
 PATCHED = LEFT.replace("[qola]", '[qola]\npatches_dir = "patches"')
@@ -69,20 +69,13 @@ class Workspace:
     plan: Plan
 
 
-def declare(nested: Bazel, tag: str, manifest: str = LEFT) -> None:
-    nested.write("MODULE.bazel", module_file(QOLA, tag, name="sources"))
-    nested.write("it.toml", manifest)
-
-
 def build_plan(nested: Bazel) -> Plan:
     nested.run("build", "@qola_it//:plan.json")
     return nested.plan()
 
 
 def failure(nested: Bazel) -> str:
-    result = nested.run("build", "@qola_it//:plan.json", check=False)
-    assert result.returncode != 0, "the build should have failed"
-    return result.stderr
+    return nested.failure("@qola_it//:plan.json")
 
 
 def write_patches(nested: Bazel, patches: dict[str, str]) -> None:
@@ -98,7 +91,7 @@ def kernels(plan: Plan) -> dict[str, str]:
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     directory = tmp_path_factory.mktemp("sources")
     with library(directory=shared_directory("sources")) as nested:
-        declare(nested, WHEEL.format(more=""))
+        nested.declare(WHEEL.format(more=""))
         # Bazel still watches deleted patches of an earlier run: see docs/guide/troubleshooting.md.
         # (Only this test uses this directory, so other tests are not affected.)
         nested.run("fetch", "--force", "--repo=@qola_it")
@@ -151,7 +144,7 @@ def git_tag(commit: tuple[Path, str], more: str = "") -> str:
 
 def test_a_commit_plans_as_the_wheel_does(workspace: Workspace, commit: tuple[Path, str]) -> None:
     """Prevents: a commit lacks its submodule, or kernels depend on the kind of AITER source."""
-    declare(workspace.bazel, git_tag(commit))
+    workspace.bazel.declare(git_tag(commit))
     plan = build_plan(workspace.bazel)
     assert kernels(plan) == kernels(workspace.plan)
     assert plan.aiter.id == commit[1]
@@ -166,7 +159,7 @@ def test_patches_apply_in_order_to_every_source(
     """Prevents: patches apply to some sources only or in another order, or the plan omits them."""
     nested = workspace.bazel
     write_patches(nested, {"9-second.patch": SECOND, "10-first.patch": FIRST, "README": "why"})
-    declare(nested, WHEEL.format(more=WITH_PATCHES), PATCHED)
+    nested.declare(WHEEL.format(more=WITH_PATCHES), PATCHED)
     wheel = build_plan(nested)
     assert [patch.name for patch in wheel.aiter.patches] == ["10-first.patch", "9-second.patch"]
     for name, digest in kernels(wheel).items():
@@ -174,12 +167,12 @@ def test_patches_apply_in_order_to_every_source(
         source = nested.repository("qola_it") / "libmha_fwd" / "kernels" / f"{name}.cpp"
         assert "generate.py\n// one\n// two\n#include" in source.read_text(encoding="utf-8")
 
-    declare(nested, git_tag(commit, WITH_PATCHES), PATCHED)
+    nested.declare(git_tag(commit, WITH_PATCHES), PATCHED)
     assert kernels(build_plan(nested)) == kernels(wheel)
 
     tree = tmp_path / "own"
     shutil.copytree(workspace.wheel, tree)
-    declare(nested, f'qola.aiter_local(path = "{tree}"{WITH_PATCHES})', PATCHED)
+    nested.declare(f'qola.aiter_local(path = "{tree}"{WITH_PATCHES})', PATCHED)
     local = build_plan(nested)
     assert kernels(local) == kernels(wheel)
     assert local.aiter.patches == wheel.aiter.patches
@@ -189,7 +182,7 @@ def test_a_changed_patch_is_planned_again(workspace: Workspace, tmp_path: Path) 
     """Prevents: Bazel keeps kernels of an old patch because MODULE.bazel did not change."""
     nested = workspace.bazel
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.aiter_local(path = "{workspace.wheel}"{WITH_PATCHES})', PATCHED)
+    nested.declare(f'qola.aiter_local(path = "{workspace.wheel}"{WITH_PATCHES})', PATCHED)
     plans = [build_plan(nested)]
     (nested.workspace / "patches/1.patch").write_text(FIRST.replace("+// one", "+// eins"))
     plans.append(build_plan(nested))
@@ -210,7 +203,7 @@ def test_a_local_tree_is_never_written(workspace: Workspace, tmp_path: Path) -> 
     generator = (tree / GENERATOR).read_text(encoding="utf-8")
     files = sorted(path.relative_to(tree) for path in tree.rglob("*"))
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.aiter_local(path = "{tree}"{WITH_PATCHES})')
+    nested.declare(f'qola.aiter_local(path = "{tree}"{WITH_PATCHES})')
     first = kernels(build_plan(nested))
     assert first != kernels(workspace.plan)
     assert (tree / GENERATOR).read_text(encoding="utf-8") == generator
@@ -236,14 +229,14 @@ def test_a_manifest_gets_its_patches_or_is_refused(workspace: Workspace) -> None
     nested = workspace.bazel
     write_patches(nested, {"1.patch": FIRST})
     tag = f'qola.aiter_local(path = "{workspace.wheel}"{{more}})'
-    declare(nested, tag.format(more=""), PATCHED)
+    nested.declare(tag.format(more=""), PATCHED)
     text = failure(nested)
     assert "it.toml:3 [qola].patches_dir" in text
     assert "no patches: 1.patch (is not applied)" in text
     assert 'patches_dir = "patches") in MODULE.bazel' in text
 
     shutil.copytree(nested.workspace / "patches", nested.workspace / "applied")
-    declare(nested, tag.format(more=', patches_dir = "applied"'), PATCHED)
+    nested.declare(tag.format(more=', patches_dir = "applied"'), PATCHED)
     assert len(build_plan(nested).aiter.patches) == 1
     # Bazel also watches the patches that the manifest names.
     (nested.workspace / "patches/1.patch").write_text(FIRST.replace("+// one", "+// eins"))
@@ -264,18 +257,18 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
         check=True,
     )
     write_patches(nested, {"1.patch": FIRST})
-    declare(nested, f'qola.aiter_local(path = "{tree}")', PATCHED)
+    nested.declare(f'qola.aiter_local(path = "{tree}")', PATCHED)
     assert [patch.name for patch in build_plan(nested).aiter.patches] == ["1.patch"]
     more = nested.workspace / "more"
     more.mkdir()
     (more / "2.patch").write_text(SECOND, encoding="utf-8")
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
-    declare(nested, f'qola.aiter_local(path = "{tree}", patches_dir = "more")', PATCHED)
+    nested.declare(f'qola.aiter_local(path = "{tree}", patches_dir = "more")', PATCHED)
     assert len(build_plan(nested).aiter.patches) == 2
 
     # Bazel fails if a watched directory is gone, unless another input changed too.
     moved = tree.rename(tmp_path / "moved")
-    declare(nested, f'qola.aiter_local(path = "{moved}", patches_dir = "more")', PATCHED)
+    nested.declare(f'qola.aiter_local(path = "{moved}", patches_dir = "more")', PATCHED)
     assert len(build_plan(nested).aiter.patches) == 2
 
 
@@ -287,7 +280,7 @@ def test_head_of_a_local_checkout(workspace: Workspace, tmp_path: Path) -> None:
     git(tree, "commit", "-qm", "one", "--allow-empty")
     commit = git(tree, "rev-parse", "HEAD")
     manifest = LEFT.replace("[qola]", f'[qola]\naiter_commit = "{commit[:9]}"')
-    declare(nested, f'qola.aiter_local(path = "{tree}")', manifest)
+    nested.declare(f'qola.aiter_local(path = "{tree}")', manifest)
     assert kernels(build_plan(nested)) == kernels(workspace.plan)
     git(tree, "commit", "-qm", "two", "--allow-empty")
     assert f'"{commit[:9]}", while the AITER source is ' in failure(nested)

@@ -11,7 +11,7 @@ import pytest
 
 from gfxemu.hip import Hip
 from gfxemu.launch import Options
-from tests.e2e.nested_bazel import User, disk_cache_option
+from tests.e2e.nested_bazel import User
 from tests.support.folders import git, write
 from tests.triton.c_library import Library
 
@@ -80,19 +80,6 @@ def test_a_built_library_runs(user: User) -> None:
     hip.raise_error()
     assert status == 0, library.error()
     assert buffer.array.tolist() == [*(numbers[:299] / 2), 299]
-
-
-def test_published_and_fetched(user: User) -> None:
-    """Prevents: a prebuilt bundle lacks packs, or cannot be used without Bazel."""
-    target = ("--to", "prebuilt", disk_cache_option())
-    published = user.qola("publish", "-m", "mine.toml", *target)
-    key = published.stdout.partition(":")[0]
-    arguments = ("-m", "mine.toml", "-o", "fetched", "--prebuilt", "prebuilt")
-    fetched = user.qola("build", *arguments, QOLA_BAZEL="/bin/false")
-    assert f"prebuilt {key} from" in fetched.stderr
-    for name in (LIBRARY, PACK):
-        built = (user.directory / "out" / name).read_bytes()
-        assert (user.directory / "fetched" / name).read_bytes() == built
 
 
 def test_a_kernel_of_a_commit(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import running
 from tests.support.pythons import path_with_other_python
 
 _PUT = r"void put<int>\(int\*, int\) at \S*fault.hip:16, block \(0,0,0\), thread \(3,2,0\)"
@@ -39,29 +40,29 @@ FAULTS = {
 }
 
 
-def run_faults(*cases: str) -> subprocess.CompletedProcess[str]:
-    """Run fault.hip."""
-    command = [os.environ["QOLA_TEST_FAULT"], *cases]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def run(program: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of QOLA_TEST_..."""
+    command = [os.environ[f"QOLA_TEST_{program}"], *arguments]
+    return running.run(command, env={**os.environ, **env})
 
 
 def test_faults_name_line_thread_and_allocation() -> None:
     """Prevents: a report without source line, thread or allocation, or that blames the emulator."""
-    run = run_faults(*FAULTS)
-    reports = re.findall(r"^qola: emulated kernel: (.*)\n  instruction \S+\(", run.stderr, re.M)
-    assert len(reports) == len(FAULTS), run.stderr
+    ran = run("FAULT", *FAULTS)
+    reports = re.findall(r"^qola: emulated kernel: (.*)\n  instruction \S+\(", ran.stderr, re.M)
+    assert len(reports) == len(FAULTS), ran.stderr
     for report, expected in zip(reports, FAULTS.values(), strict=True):
         assert re.match(expected, report), report
-    assert "cannot be emulated" not in run.stderr
-    assert "EXEC_HI" not in run.stderr
-    assert run.returncode == 1
-    assert "exit code 1, because a kernel failed" in run.stderr
+    assert "cannot be emulated" not in ran.stderr
+    assert "EXEC_HI" not in ran.stderr
+    assert ran.returncode == 1
+    assert "exit code 1, because a kernel failed" in ran.stderr
 
 
 def test_waiting_for_a_failed_launch_returns_its_error() -> None:
     """Prevents: hipDeviceSynchronize succeeds after a kernel failed or a launch was refused."""
-    run = run_faults("refused", "pinned", "write", "pinned")
-    assert run.stdout.splitlines() == [
+    ran = run("FAULT", "refused", "pinned", "write", "pinned")
+    assert ran.stdout.splitlines() == [
         "refused: hipErrorInvalidConfiguration",
         "pinned: hipSuccess",
         "write: hipErrorLaunchFailure",
@@ -72,8 +73,8 @@ def test_waiting_for_a_failed_launch_returns_its_error() -> None:
 
 def test_a_program_without_faults_reports_none() -> None:
     """Prevents: memory of hipHostMalloc, or the last bytes of an allocation, counted as a fault."""
-    run = run_faults("pinned")
-    assert (run.returncode, run.stderr) == (0, "")
+    ran = run("FAULT", "pinned")
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 _AT = r"block \(0,0,0\), thread"
@@ -93,40 +94,34 @@ UNWRITTEN = {
 @pytest.mark.parametrize("checked", [False, True])
 def test_reads_of_unwritten_memory(checked: bool) -> None:
     """Prevents: a silent read of memory, LDS or a register that nothing wrote."""
-    program = os.environ["QOLA_TEST_UNWRITTEN_CHECKED" if checked else "QOLA_TEST_UNWRITTEN"]
-    command = [program, *UNWRITTEN, "written"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    reports = re.findall(r"^qola: emulated kernel: (.*)$", run.stderr, re.M)
+    ran = run("UNWRITTEN_CHECKED" if checked else "UNWRITTEN", *UNWRITTEN, "written")
+    reports = re.findall(r"^qola: emulated kernel: (.*)$", ran.stderr, re.M)
     expected = UNWRITTEN if checked else {}
-    assert len(reports) == len(expected), run.stderr
+    assert len(reports) == len(expected), ran.stderr
     for report, pattern in zip(reports, expected.values(), strict=True):
         assert re.match(pattern, report), report
-    statuses = dict(line.split(": ") for line in run.stdout.splitlines())
+    statuses = dict(line.split(": ") for line in ran.stdout.splitlines())
     failed = {case for case, status in statuses.items() if status == "hipErrorLaunchFailure"}
     assert failed == ({*UNWRITTEN} - {"register"} if checked else set())
-    assert run.returncode == (1 if checked else 0)
+    assert ran.returncode == (1 if checked else 0)
 
 
 def test_a_program_starts_beside_another_python(tmp_path: Path) -> None:
     """Prevents: `bazel-bin/<program>` runs the python3 of PATH with packages for another Python."""
-    program = os.environ["QOLA_TEST_PRINTF_HOSTCALL"]
-    environ = {**os.environ, "PATH": path_with_other_python(tmp_path)}
-    run = subprocess.run([program], capture_output=True, text=True, check=False, env=environ)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.startswith("before\n")
+    ran = run("PRINTF_HOSTCALL", PATH=path_with_other_python(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("before\n")
 
 
 @pytest.mark.parametrize("kind", ["HOSTCALL", "BUFFERED", "WAVE32"])
 def test_printf(kind: str) -> None:
     """Prevents: output of kernels is lost, mixed up or printed after the output of the host."""
-    run = subprocess.run(
-        [os.environ[f"QOLA_TEST_PRINTF_{kind}"]], capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
+    ran = run(f"PRINTF_{kind}")
+    assert ran.returncode == 0, ran.stderr
     lines = [f"block {block} lane {lane} of 66" for block in (0, 1) for lane in range(66)]
     name = "it  is a text that one packet of seven words with eight bytes each does not hold: "
     text = [*lines, f"{name}%|   -3|0xff|2.50|{1 << 40}|c"]
-    printed = run.stdout.splitlines()
+    printed = ran.stdout.splitlines()
     # Waves of several workgroups run concurrently, so their order may differ.
     assert (printed[0], sorted(printed[1:-1]), printed[-1]) == ("before", sorted(text), "after")
     lanes = 32 if kind == "WAVE32" else 64
@@ -139,17 +134,12 @@ def test_printf(kind: str) -> None:
 
 def test_a_failed_assert_fails_the_program() -> None:
     """Prevents: a failed assert in a kernel prints no message, or is ignored."""
-    run = subprocess.run(
-        [os.environ["QOLA_TEST_PRINTF_BUFFERED"], "fail"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run("PRINTF_BUFFERED", "fail")
     # hipDeviceSynchronize fails.
-    assert run.returncode == 2, run.stderr
+    assert ran.returncode == 2, ran.stderr
     message = "Device-side assertion `threadIdx.x < limit' failed."
     place = r"trap by .*\) at \S+:\d+, block \(0,0,0\), thread \(1,0,0\): "
-    assert re.search(rf"{place}.*{re.escape(message)}$", run.stderr, re.M), run.stderr
+    assert re.search(rf"{place}.*{re.escape(message)}$", ran.stderr, re.M), ran.stderr
 
 
 def test_metadata() -> None:

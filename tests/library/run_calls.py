@@ -34,20 +34,29 @@ def python(
     return hip.run([sys.executable, *arguments], log, PYTHONPATH=path, **env)
 
 
+def run_table(
+    rows: Sequence[Row], device: Device, bundle: Path, log: Path, **env: str
+) -> tuple[dict[str, list[str]], list[dict[str, Any]], str]:
+    """Run rows with tests/library/calls.py; return its kernels, its answers and standard error."""
+    table = log.with_suffix(".table")
+    table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
+    program: list[str | Path] = ["-m", "tests.library.calls", bundle, NAMESPACE, HEADER, table]
+    result = python(program, device, log, **env)
+    assert result.returncode == 0, result.stderr
+    lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
+    kernels, *answers = map(json.loads, lines)
+    assert len(answers) == len(rows)
+    return kernels, answers, result.stderr
+
+
 def call(
     rows: Sequence[Row], device: Device, bundle: Path = BUNDLE, **env: str
 ) -> tuple[dict[str, list[str]], list[tuple[dict[str, Any], list[Launch]]]]:
-    """Run rows with tests/library/calls.py; return its kernels, and answer and launches per row."""
+    """Run rows as run_table; return the kernels, and answer and launches per row."""
     with tempfile.TemporaryDirectory() as scratch:
-        table, log = Path(scratch, "table"), Path(scratch, "log")
-        table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
-        program: list[str | Path] = ["-m", "tests.library.calls", bundle, NAMESPACE, HEADER, table]
-        result = python(program, device, log, **env)
-        assert result.returncode == 0, result.stderr
-        lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
-        kernels, *answers = map(json.loads, lines)
+        log = Path(scratch, "log")
+        kernels, answers, _ = run_table(rows, device, bundle, log, **env)
         launches = read_log(log)
-    assert len(answers) == len(rows)
     row_launches: list[list[Launch]] = [[] for _ in rows]
     for launch in launches:
         row_launches[launch.stream - 1].append(launch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from qola_lab.tests.verify.run_consumer import BUNDLE, FAKE, PLAN
 from qola_lab.tests.verify.table import GFX950, Device
 from tests.library.header import functions
 from tests.library.run_calls import HEADER, HERE, LAZY, NAMESPACE, python
+from tests.support.running import output_of
 
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
 EXAMPLE = HERE.parents[1] / "examples/c/attention.c"
@@ -27,8 +27,7 @@ OK, NO_ARCH, FAILED, UNSUPPORTED, INVALID = 0, -2, -3, -5, -6
 def symbols(library: Path, which: str) -> list[str]:
     """Return the dynamic symbols of a library, without versions."""
     command = [str(SDK / "bin/llvm-nm"), "-D", which, "--just-symbol-name", str(library)]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return [name.partition("@")[0] for name in found]
+    return [name.partition("@")[0] for name in output_of(command).split()]
 
 
 def test_libraries_export_the_declared_functions() -> None:
@@ -73,8 +72,7 @@ def compile_c99(source: Path, output: Path, library: Path, include: Sequence[Pat
         # A static library needs the C++ runtime.
         *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(output)),
     ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
+    output_of(command)
     return output
 
 
@@ -257,8 +255,7 @@ def test_members_of_later_trees(tmp_path: Path) -> None:
         *(f"-I{HERE.parents[1]}/runtime/api", f"-I{BUNDLE}/include", str(HERE / "later_tree.cpp")),
         *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", "-o", str(program)),
     ]
-    compiled = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert compiled.returncode == 0, compiled.stderr
+    output_of(command)
     result = FakeHip(FAKE, "gfx950").run([program], tmp_path / "log")
     assert result.returncode == 0, result.stdout + result.stderr
     # AITER frees pinned memory where HIP functions must not be called.

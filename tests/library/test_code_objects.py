@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from gfxemu.fake_hip import RUNTIME
 from tests.library.offload import code_objects
+from tests.support.running import output_of
 
 LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 FULL = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
@@ -25,58 +25,46 @@ FILES = {
 #: Arch and content by key.
 CONTENT = {key: [(key.split("/")[1], path.read_bytes())] for key, path in FILES.items()}
 
-# Runs in a separate process, because the HIP runtime must be found when the process starts.
-_READ = """
+# Programs run in separate processes, because the HIP runtime must be found when a process starts.
+_START = """
 import ctypes, json, os, sys
-library = ctypes.CDLL(sys.argv[1])
+library, keys = ctypes.CDLL(sys.argv[1]), sys.argv[2:]
+size, message = ctypes.c_size_t(), ctypes.create_string_buffer(400)
+length = ctypes.c_size_t(len(message))
+
+def find(function, key):
+    function.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]
+    function.restype = ctypes.c_void_p
+    data = function(key.encode(), ctypes.byref(size))
+    return data and [data % 8, ctypes.string_at(data, size.value).hex()]
+
+"""
+_READ = """
 library.probe_count.restype = ctypes.c_size_t
 library.probe_key.argtypes = [ctypes.c_size_t]
 library.probe_key.restype = ctypes.c_char_p
-library.probe_find.restype = ctypes.c_void_p
-size, message = ctypes.c_size_t(), ctypes.create_string_buffer(400)
 
-def find(key):
-    data = library.probe_find(key.encode(), ctypes.byref(size))
-    return data and [data % 8, ctypes.string_at(data, size.value).hex()]
+def call(function, *arguments):
+    number = function(*arguments, message, length)
+    return [number, message.value.decode()]
 
-def load(key):
-    kind = library.probe_load(key.encode(), message, ctypes.c_size_t(len(message)))
-    return [kind, message.value.decode()]
-
-def hip_call():
-    kind = library.probe_hip_call(message, ctypes.c_size_t(len(message)))
-    return [kind, message.value.decode()]
-
-count = library.probe_cu_count(message, ctypes.c_size_t(len(message)))
 print(json.dumps({
     "keys": [library.probe_key(i).decode() for i in range(library.probe_count())],
-    "found": {key: find(key) for key in sys.argv[2:]},
-    "cu_count": [count, message.value.decode()],
-    "loaded": {key: load(key) for key in sys.argv[2:]},
-    "hip_call": hip_call(),
+    "found": {key: find(library.probe_find, key) for key in keys},
+    "cu_count": call(library.probe_cu_count),
+    "loaded": {key: call(library.probe_load, key.encode()) for key in keys},
+    "hip_call": call(library.probe_hip_call),
     "serves": [
         bool(getattr(library, "probe_serves_" + direction)(dtype.encode(), q, v, flags))
         for direction, dtype, q, v, flags in json.loads(os.environ.get("PROBLEMS", "[]"))
     ],
 }))
 """
-
-
 _LATER = """
-import ctypes, json, sys
-library = ctypes.CDLL(sys.argv[1])
-library.later_find.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_size_t)]
-library.later_find.restype = ctypes.c_void_p
 library.later_count.restype = ctypes.c_size_t
-size = ctypes.c_size_t()
-
-def find(key):
-    data = library.later_find(key.encode(), ctypes.byref(size))
-    return data and [data % 8, ctypes.string_at(data, size.value).hex()]
-
 print(json.dumps({
     "count": library.later_count(),
-    "found": {key: find(key) for key in sys.argv[2:]},
+    "found": {key: find(library.later_find, key) for key in keys},
     "variables": library.later_variables(),
     "ends": [library.later_end(way) for way in range(5)],
     "unload": library.later_unload(),
@@ -97,14 +85,8 @@ def unpacked(found: Mapping[str, Any]) -> dict[str, list[tuple[str, bytes]]]:
 
 
 def _answer(program: str, library: Path, keys: Sequence[str], variables: Mapping[str, str]) -> Any:
-    run = subprocess.run(
-        [sys.executable, "-c", program, str(library), *keys],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(run.stdout)
+    command = [sys.executable, "-c", _START + program, str(library), *keys]
+    return json.loads(output_of(command, env={**os.environ, **variables}))
 
 
 @pytest.mark.parametrize("variables", [{}, {"AITER_ASM_DIR": "/nonsense/"}])
@@ -135,17 +117,13 @@ def test_later_sources_do_not_end_the_process() -> None:
 
 
 _FILES = """
-import ctypes, json, sys
-library = ctypes.CDLL(sys.argv[1])
-message = ctypes.create_string_buffer(400)
-
 def load(file):
-    failed = library.asm_file_load(file.encode(), message, ctypes.c_size_t(len(message)))
+    failed = library.asm_file_load(file.encode(), message, length)
     return message.value.decode() if failed else ""
 
 library.asm_file_size.restype = ctypes.c_size_t
-sizes = {file: library.asm_file_size(file.encode()) > 0 for file in sys.argv[2:]}
-print(json.dumps([{file: load(file) for file in sys.argv[2:]}, sizes]))
+sizes = {file: library.asm_file_size(file.encode()) > 0 for file in keys}
+print(json.dumps([{file: load(file) for file in keys}, sizes]))
 """
 
 
@@ -162,11 +140,8 @@ def test_files_are_loaded_from_the_library(tmp_path: Path, directory: str) -> No
     assert found == {present: True, f"/{present}": True, absent: False}
 
 
-_TABLES = """\
-import ctypes, json, sys
-library = ctypes.CDLL(sys.argv[1])
-message = ctypes.create_string_buffer(400)
-value = library.asm_table_value(message, ctypes.c_size_t(len(message)))
+_TABLES = """
+value = library.asm_table_value(message, length)
 print(json.dumps([value, message.value.decode()]))
 """
 
@@ -220,8 +195,8 @@ def test_failures_are_exceptions() -> None:
 def test_the_table_is_not_exported() -> None:
     """Prevents: two libraries in a process search each other's table."""
     command = [f"{LLVM}/llvm-nm", "--dynamic", "--defined-only", "--demangle"]
-    run = subprocess.run([*command, str(FULL)], capture_output=True, text=True, check=True)
-    names = [line.split(maxsplit=2)[2] for line in run.stdout.splitlines()]
+    listing = output_of([*command, FULL])
+    names = [line.split(maxsplit=2)[2] for line in listing.splitlines()]
     assert "probe_find" in names
     assert [name for name in names if "qola_asm" in name] == []
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.running import run
+
 SCRIPT, CLANG = (Path(os.environ[f"QOLA_TEST_{name}"]).resolve() for name in ("SCRIPT", "CLANG"))
 GOOD = "template <int> void kernel();\ntemplate <> void kernel<{n}>() {{}}\n"
 
@@ -27,8 +29,7 @@ def compile_batch(
     command += [compiler, '-DTEXT="a b*"', "-o", directory / "b.o", "-c"]
     # A remote worker has only a shell.
     (directory / "none").mkdir()
-    env = {"PATH": str(directory / "none")}
-    return subprocess.run(command, text=True, capture_output=True, check=False, env=env)
+    return run(command, env={"PATH": str(directory / "none")})
 
 
 def test_a_batch_compiles(tmp_path: Path) -> None:

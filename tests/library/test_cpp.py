@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from gfxemu.fake_hip import FakeHip, Launch, read_log
 from gfxemu.tests.sdk import compiler_of
 from tests.library.header import structures
+from tests.support.running import output_of
 
 FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
@@ -42,8 +42,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *("-lstdc++", "-lm", "-fuse-ld=lld", "-lamdhip64", f"-Wl,-rpath,{linked.parent}"),
             *("-o", str(directory / name)),
         ]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert result.returncode == 0, result.stderr
+        output_of(command)
     return directory
 
 

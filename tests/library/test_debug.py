@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from tests.support.running import run
 from tools.remote.programs import Programs, unpacked
 
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
@@ -46,6 +46,5 @@ def test_gdb_finds_the_symbols(location: str, tmp_path: Path) -> None:
         *(argument for text in commands for argument in ("-ex", text)),
         *("--args", sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", library),
     ]
-    env = {**os.environ, "PYTHONHOME": f"{GDB}/usr"}
-    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert re.search(r"#1 .* __hip_module_ctor \(\)", run.stdout), run.stdout + run.stderr
+    result = run(command, env={**os.environ, "PYTHONHOME": f"{GDB}/usr"})
+    assert re.search(r"#1 .* __hip_module_ctor \(\)", result.stdout), result

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,6 +19,7 @@ from qola_base.runpath import show_runpath
 from runtime.wheel._hip import PIP_PACKAGES
 from tests.library.offload import code_objects
 from tests.library.symbols import SEVERAL_KERNELS, of_plan, of_symbol
+from tests.support.running import output_of
 
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
 PLAN: dict[str, Any] = json.loads(Path(os.environ["QOLA_TEST_PLAN"]).read_text(encoding="utf-8"))
@@ -38,10 +38,9 @@ LLVM = Path(os.environ["QOLA_TEST_LLVM"]).absolute().parent
 ALLOWED_NEEDED = {"libamdhip64", "libstdc++", "libc", "libm", "libgcc_s", "ld-linux-x86-64"}
 
 
-def llvm(tool: str, *args: str, cwd: Path | None = None) -> str:
+def llvm(tool: str, *args: str) -> str:
     """Run an LLVM tool of the ROCm that built the library."""
-    command = [f"{LLVM}/{tool}", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
+    return output_of([f"{LLVM}/{tool}", *args])
 
 
 def symbols(*options: str) -> list[str]:
@@ -49,8 +48,7 @@ def symbols(*options: str) -> list[str]:
     text = llvm("llvm-nm", "--dynamic", "--format=just-symbols", *options, str(LIBRARY))
     names = re.sub(r"@.*$", "", text, flags=re.MULTILINE)
     command = [f"{LLVM}/llvm-cxxfilt"]
-    run = subprocess.run(command, input=names, capture_output=True, text=True, check=True)
-    return run.stdout.splitlines()
+    return output_of(command, input=names).splitlines()
 
 
 def test_exports_only_the_namespace() -> None:
@@ -116,7 +114,7 @@ def test_loads_at_once_and_privately() -> None:
     code = "import ctypes, sys; ctypes.CDLL(sys.argv[1], mode=int(sys.argv[2]))"
     mode = os.RTLD_NOW | os.RTLD_LOCAL
     env = {**os.environ, "LD_BIND_NOW": "1"}
-    subprocess.run([sys.executable, "-c", code, str(LIBRARY), str(mode)], env=env, check=True)
+    output_of([sys.executable, "-c", code, LIBRARY, str(mode)], env=env)
 
 
 def descriptors(arch: str, directory: Path) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from qola.bundle.elf_versions import read_needs
 from qola.bundle.platform_policy import check_platform
 from qola_base.errors import BundleError
+from tests.support.running import output_of, run
 
 PROGRAMS = {
     path.name: path for path in map(Path, os.environ["QOLA_TEST_PROGRAMS"].split()) if path.name
@@ -54,11 +54,9 @@ def test_both_programs_print_the_same(tmp_path: Path) -> None:
     link.symlink_to(Path(__file__).resolve())
     outputs = {}
     for name, program in PROGRAMS.items():
-        run = subprocess.run(
-            [program, str(link)], capture_output=True, text=True, check=False, timeout=60
-        )
-        assert (run.returncode, run.stderr) == (7, "")
-        outputs[name] = run.stdout
+        result = run([program, link], timeout=60)
+        assert (result.returncode, result.stderr) == (7, "")
+        outputs[name] = result.stdout
     assert outputs["older_probe"] == outputs["older_plain"]
     target, itself = link.stat(), link.lstat()
     for line in (
@@ -86,8 +84,7 @@ def test_both_programs_print_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stub", STUBS, ids=lambda path: path.name)
 def test_newer_systems_have_the_symbols_of_the_stubs(stub: Path) -> None:
     """Prevents: a stub has a symbol version that no system has, so that a library fails to load."""
-    command = [str(NM), "--dynamic", "--defined-only", str(stub)]
-    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listing = output_of([NM, "--dynamic", "--defined-only", stub])
     names = dict(re.findall(r" T (\w+)@@(\S+)$", listing, re.M))
     assert len(names) >= 5
     find = ctypes.CDLL(stub.name).dlvsym

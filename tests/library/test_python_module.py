@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.running import output_of
 
 LIBRARY = Path(os.environ["QOLA_TEST_LIBRARY"]).resolve()
 HEADER = Path(os.environ["QOLA_TEST_AITER_TREE"]) / "aiter_meta/csrc/include/aiter_enum.h"
@@ -25,15 +26,9 @@ print(json.dumps(found))
 def imported() -> dict[str, dict[str, int]]:
     """Return the enums of the module, imported by a Python without other packages."""
     python = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
-    run = subprocess.run(
-        [python, "-S", "-c", PRINT_ENUMS],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(LIBRARY.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    found: dict[str, dict[str, int]] = json.loads(run.stdout)
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(LIBRARY.parent)}
+    text = output_of([python, "-S", "-c", PRINT_ENUMS], env=env)
+    found: dict[str, dict[str, int]] = json.loads(text)
     return found
 
 
@@ -59,13 +54,8 @@ def test_python_imports_the_module(imported: dict[str, dict[str, int]]) -> None:
 
 def test_the_module_exports_only_its_init_function() -> None:
     """Prevents: pybind11's symbols collide with those of another module in the process."""
-    names = subprocess.run(
-        ["nm", "--dynamic", "--defined-only", "--format=just-symbols", LIBRARY],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert names == ["PyInit_module_aiter_enum"]
+    command = ["nm", "--dynamic", "--defined-only", "--format=just-symbols", str(LIBRARY)]
+    assert output_of(command).split() == ["PyInit_module_aiter_enum"]
 
 
 def test_the_file_name_is_the_module_name() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +15,15 @@ from qola.report.data import ReportError
 from qola.report.library import read_library
 from qola_lab.tests.verify.run_consumer import BUNDLE
 from qola_lab.tests.verify.table import GFX942, GFX950, Device, Row, line_of
-from tests.library.run_calls import CALL_ROWS, HEADER, NAMESPACE, call, calls, python
+from tests.library.run_calls import (
+    CALL_ROWS,
+    HEADER,
+    NAMESPACE,
+    call,
+    calls,
+    python,
+    run_table,
+)
 
 SPLIT = Path(os.environ["QOLA_TEST_SPLIT"]).resolve()
 OK, UNAVAILABLE = 0, -4
@@ -46,19 +53,12 @@ def copy(directory: Path, *archs: str) -> Path:
     return directory
 
 
-def run(
-    bundle: Path, device: Device, log: Path, env: Mapping[str, str] | None = None
-) -> tuple[list[str], str]:
-    """Call the first problem of each direction twice; return answer lines and standard error."""
-    rows = (
-        sorted(rows_with_kernels(device)[:2], key=lambda r: r.problem.direction, reverse=True) * 2
-    )
-    table = log.with_suffix(".table")
-    table.write_text("".join(f"{line_of(row.problem)}\n" for row in rows), encoding="utf-8")
-    program: list[str | Path] = ["-m", "tests.library.calls", bundle, NAMESPACE, HEADER, table]
-    result = python(program, device, log, **(env or {}))
-    assert result.returncode == 0, result.stderr
-    return [line for line in result.stdout.splitlines() if '"status"' in line], result.stderr
+def run(bundle: Path, device: Device, log: Path, **env: str) -> tuple[list[dict[str, Any]], str]:
+    """Call the first problem of each direction twice; return the answers and standard error."""
+    first = rows_with_kernels(device)[:2]
+    rows = sorted(first, key=lambda row: row.problem.direction, reverse=True) * 2
+    _, answers, error = run_table(rows, device, bundle, log, **env)
+    return answers, error
 
 
 DEVICES: list[Device] = sorted({row.device for row in CALL_ROWS}, key=lambda device: device.name)
@@ -103,11 +103,10 @@ def test_a_missing_pack(tmp_path: Path) -> None:
     """Prevents: a crash, a wrong status, or an error that does not name the missing file."""
     bundle = copy(tmp_path / "alone", "gfx942")
     answers, error = run(bundle, GFX950, tmp_path / "log")
-    assert len(answers) == 4
-    assert all(f'"status": {UNAVAILABLE}' in line for line in answers)
+    assert all(answer["status"] == UNAVAILABLE for answer in answers)
     if NAMESPACE == "ci":
         # Composable Kernel's dispatch needs no device code; AITER loads assembly kernels for it.
-        assert all('"find": 0' in line for line in answers)
+        assert all(answer["find"] == OK for answer in answers)
     assert not (tmp_path / "log").exists()
     for direction in ("fwd", "bwd"):
         library = f"{NAMESPACE}_libmha_{direction}"
@@ -121,11 +120,11 @@ def test_a_missing_pack(tmp_path: Path) -> None:
         )
         if NAMESPACE == "ci":
             # The C functions return the message for each call.
-            errors = [json.loads(line)["error"] for line in answers]
+            errors = [answer["error"] for answer in answers]
             assert errors.count(message.removeprefix("qola: ")) == 2
     # The packs of the other arch are there.
     answers, error = run(bundle, GFX942, tmp_path / "log")
-    assert all(f'"status": {OK}' in line for line in answers)
+    assert all(answer["status"] == OK for answer in answers)
     assert error == ""
 
 
@@ -133,10 +132,9 @@ def test_a_missing_pack(tmp_path: Path) -> None:
 def test_a_failed_load_names_the_kernel_in_one_line(tmp_path: Path, failing: str) -> None:
     """Prevents: an error has thousands of characters of a mangled name, or no kernel name."""
     bundle = copy(tmp_path / "bundle", "gfx950")
-    answers, error = run(bundle, GFX950, tmp_path / "log", {"FAKE_HIP_FAIL": f"{failing}=200"})
+    answers, error = run(bundle, GFX950, tmp_path / "log", FAKE_HIP_FAIL=f"{failing}=200")
     lines = error.splitlines()
-    assert len(answers) == 4
-    assert all(f'"status": {OK}' not in line for line in answers)
+    assert all(answer["status"] != OK for answer in answers)
     assert max(map(len, lines)) < 300
     if NAMESPACE == "ci":
         # AITER's host code loads assembly kernels.
@@ -147,10 +145,10 @@ def test_packs_are_found_by_the_environment(tmp_path: Path) -> None:
     """Prevents: QOLA_PACKS is ignored, or one of its directories or files is not searched."""
     bundle, other = copy(tmp_path / "alone"), copy(tmp_path / "other", "gfx950")
     for value in (f"{other}/lib", ":".join(map(str, packs(other)))):
-        answers, error = run(bundle, GFX950, tmp_path / "log", {"QOLA_PACKS": value})
-        assert all(f'"status": {OK}' in line for line in answers), error
-    answers, error = run(bundle, GFX942, tmp_path / "log", {"QOLA_PACKS": f"{other}/lib"})
-    assert all(f'"status": {UNAVAILABLE}' in line for line in answers)
+        answers, error = run(bundle, GFX950, tmp_path / "log", QOLA_PACKS=value)
+        assert all(answer["status"] == OK for answer in answers), error
+    answers, error = run(bundle, GFX942, tmp_path / "log", QOLA_PACKS=f"{other}/lib")
+    assert all(answer["status"] == UNAVAILABLE for answer in answers)
     assert f"searched: {other}/lib/{NAMESPACE}_libmha_fwd-gfx942.qpack, {bundle}/lib/" in error
 
 
@@ -161,7 +159,7 @@ def test_packs_are_found_through_a_link(tmp_path: Path) -> None:
     for library in target.glob("lib/*.so"):
         (bundle / "lib" / library.name).symlink_to(library)
     answers, error = run(bundle, GFX950, tmp_path / "log")
-    assert all(f'"status": {OK}' in line for line in answers), error
+    assert all(answer["status"] == OK for answer in answers), error
 
 
 def test_packs_of_a_library_with_a_relative_path(tmp_path: Path) -> None:
@@ -207,7 +205,7 @@ def test_packs_of_another_build_and_damaged_ones(tmp_path: Path) -> None:
         pack = bundle / f"lib/{library}-gfx950.qpack"
         pack.write_bytes(data)
         answers, error = run(bundle, GFX950, tmp_path / f"{name}.log")
-        statuses = [f'"status": {UNAVAILABLE}' in line for line in answers]
+        statuses = [answer["status"] == UNAVAILABLE for answer in answers]
         assert statuses == [True, False, True, False], (name, answers, error)
         (message,) = [line for line in error.splitlines() if str(pack) in line]
         assert expected in message
@@ -219,7 +217,7 @@ def test_a_pack_that_others_may_write(tmp_path: Path) -> None:
     for pack in packs(bundle):
         pack.chmod(0o666)
     answers, error = run(bundle, GFX950, tmp_path / "log")
-    assert all(f'"status": {UNAVAILABLE}' in line for line in answers)
+    assert all(answer["status"] == UNAVAILABLE for answer in answers)
     assert f"{packs(bundle)[0]}" in error
 
 

@@ -14,8 +14,8 @@ from zipfile import ZipFile
 import pytest
 from packaging.metadata import Metadata
 
-from qola_lab.tests.verify.table import GFX942, GFX950, Device, line_of
-from tests.library.run_calls import CALL_ROWS, HEADER, NAMESPACE, calls, python
+from qola_lab.tests.verify.table import GFX942, GFX950, Device
+from tests.library.run_calls import CALL_ROWS, calls, run_table
 
 OK, UNAVAILABLE = 0, -4
 PLATFORM = "manylinux_2_28_x86_64"
@@ -92,16 +92,8 @@ class Installation:
             if row.device == device and calls(device)[row][0]["status"] == OK
         }
         assert len(rows) == 2
-        table = self._log.with_suffix(".table")
-        lines = (f"{line_of(row.problem)}\n" for row in rows.values())
-        table.write_text("".join(lines), encoding="utf-8")
-        command: list[str | Path] = ["-m", "tests.library.calls", self.site / "qola_ci"]
-        result = python([*command, NAMESPACE, HEADER, table], device, self._log)
-        assert result.returncode == 0, result.stderr
-        lines = (line for line in result.stdout.splitlines() if '"status"' in line)
-        return {int(line.partition('"status": ')[2].partition(",")[0]) for line in lines}, (
-            result.stderr
-        )
+        _, answers, error = run_table([*rows.values()], device, self.site / "qola_ci", self._log)
+        return {answer["status"] for answer in answers}, error
 
 
 def test_pip_installs_and_removes_an_arch(tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from gfxemu.fake_hip import RUNTIME
+from tests.support import running
 from tests.torch import aiter_site
+from tests.torch.torch_programs import FAKE, PYTHON
 
 BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
 MODULES = Path(os.environ["QOLA_TEST_MODULES"], "manifest.json").resolve().parent / "aiter_jit"
 TREE = Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
 REMOVE_JIT = Path(__file__).parents[2] / "examples/serving/remove-jit"
-PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 COMPILERS = ("c++", "cc", "clang", "clang++", "g++", "gcc", "hipcc", "make", "ninja")
 START = "import os, site, sys, torch\nsite.addsitedir(sys.argv[1])\n"
 ABSENT = Path(__file__).with_name("absent.py").read_text("utf-8")
@@ -108,13 +108,7 @@ def environment(machine: Path, changes: Mapping[str, str]) -> dict[str, str]:
 
 def run(machine: Path, code: str, **changes: str) -> subprocess.CompletedProcess[str]:
     """Run a program in the Python whose PyTorch the modules require."""
-    return subprocess.run(
-        command(machine, code),
-        env=environment(machine, changes),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return running.run(command(machine, code), env=environment(machine, changes))
 
 
 def install(machine: Path) -> Path:
@@ -165,15 +159,9 @@ def test_aiter_finds_functions_of_its_second_jit(machine: Path) -> None:
 def test_aiter_imports_every_module(machine: Path) -> None:
     """Prevents: a module links, but AITER cannot import it."""
     files = sorted(MODULES.glob("*.so"))
-    result = subprocess.run(
-        [*command(machine, ABSENT + REFUSE + EACH), *(file.stem for file in files)],
-        env=environment(machine, {"AITER_JIT_DIR": str(MODULES)}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    assert [Path(line) for line in result.stdout.splitlines()] == files
+    each = [*command(machine, ABSENT + REFUSE + EACH), *(file.stem for file in files)]
+    env = environment(machine, {"AITER_JIT_DIR": str(MODULES)})
+    assert [Path(line) for line in running.output_of(each, env=env).splitlines()] == files
     assert not (machine / "compiled").exists()
     assert len(files) >= 20
 
@@ -185,12 +173,9 @@ def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
         'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! mkdir "$0/x" && exec "$@"'
     )
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script]
-    result = subprocess.run(
+    result = running.run(
         [*unshare, str(directory), *command(machine, ABSENT + RANKS + REFUSE + IMPORT)],
         env=environment(machine, {"AITER_JIT_DIR": str(directory)}),
-        capture_output=True,
-        text=True,
-        check=False,
     )
     if "unshare" in result.stderr or "mount:" in result.stderr:
         pytest.skip(f"no file systems can be mounted here: {result.stderr}")
@@ -269,9 +254,7 @@ def test_modules_are_listed(machine: Path) -> None:
     ]
     assert (package / "aiter_jit/module_aiter_unary_variant.so").stat().st_size < 20_000
     # The bundle's directory contains this program, too.
-    bundle_listing = subprocess.check_output(
-        [sys.executable, BUNDLE / "aiter_modules.py"], text=True
-    )
+    bundle_listing = running.output_of([sys.executable, BUNDLE / "aiter_modules.py"])
     # Libraries of a bundle have other digests, since their RUNPATH is hidden.
     ours, theirs = (
         [line.rpartition(", ")[0] or line for line in lines]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import running
 from tests.torch import aiter_site
 
 PYTHON = os.environ["QOLA_TORCH"]
@@ -97,14 +97,7 @@ def run(case: Case, directory: Path) -> dict[str, Any]:
         "AITER_JIT_DIR": str(MODULES),
         "PYTHONPATH": f"{HARNESS.parents[2]}:{directory}/site",
     }
-    process = subprocess.run(
-        [*command, *case.arguments.split()],
-        env=env,
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    process = running.run([*command, *case.arguments.split()], env=env, cwd=directory)
     if not result.exists():
         raise AssertionError(process.stdout + process.stderr)
     result_data: dict[str, Any] = json.loads(result.read_text("utf-8"))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
-from gfxemu.fake_hip import RUNTIME, read_log
+from gfxemu.fake_hip import read_log
+from tests.torch.torch_programs import exported_symbols, link, run
 
 LIBRARY, NAMES = sorted(
     (Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()),
     key=lambda path: path.suffix != ".so",
 )
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 #: Imports the module in a forked process per device, and by its other name on the first one;
 #: importing PyTorch takes seconds.
 PROGRAM = """\
@@ -38,18 +36,9 @@ for name, arch in [*devices, ("per_arch_tile", "gfx942")]:
 
 def test_sources_of_the_device_arch_run(tmp_path: Path) -> None:
     """Prevents: a module runs code of another arch, or its error does not name the arch."""
-    for library in (LIBRARY, *NAMES.iterdir()):
-        (tmp_path / library.name).symlink_to(library)
-    (tmp_path / RUNTIME).symlink_to(FAKE)
     log = tmp_path / "launches"
-    library_paths = {"PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(tmp_path)}
-    result = subprocess.run(
-        [PYTHON, "-c", PROGRAM],
-        env={"PATH": os.environ["PATH"], "FAKE_HIP_LOG": str(log), **library_paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    link(tmp_path, [LIBRARY, *NAMES.iterdir()])
+    result = run(tmp_path, PROGRAM, FAKE_HIP_LOG=str(log))
     assert result.stdout.splitlines() == [
         "64 tile 64",
         "128 tile 128",
@@ -71,5 +60,4 @@ def test_aiter_finds_both_archs() -> None:
 
 def test_module_exports_one_symbol() -> None:
     """Prevents: functions of an arch override functions of another module."""
-    command = ["nm", "--dynamic", "--defined-only", "--format=just-symbols", str(LIBRARY)]
-    assert subprocess.check_output(command, text=True).split() == ["PyInit_per_arch"]
+    assert exported_symbols(LIBRARY) == ["PyInit_per_arch"]

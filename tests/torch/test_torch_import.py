@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from gfxemu.fake_hip import RUNTIME
+from tests.torch.torch_programs import link, output_of
 
 LIBRARIES = [Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()]
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 FUNCTIONS = {
     "module_activation": "gelu_and_mul gelu_tanh_and_mul scaled_silu_and_mul silu_and_mul",
     "module_cache": "concat_and_cache_mla copy_blocks cp_gather_indexer_k_quant_cache "
@@ -53,31 +50,14 @@ except RuntimeError as error:
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """Return a directory with the modules and HIP's runtime without a GPU."""
-    for file in LIBRARIES:
-        (tmp_path / file.name).symlink_to(file)
-    (tmp_path / RUNTIME).symlink_to(FAKE)
-    return tmp_path
-
-
-def run(directory: Path, code: str) -> str:
-    """Run a program in the Python whose PyTorch the modules require; return its output."""
-    library_paths = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
-    result = subprocess.run(
-        [PYTHON, "-c", code],
-        env={"PATH": os.environ["PATH"], **library_paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return link(tmp_path, LIBRARIES)
 
 
 @pytest.mark.parametrize("file", LIBRARIES, ids=lambda file: str(file.stem))
 def test_module_has_aiters_functions(python: Path, file: Path) -> None:
     """Prevents: a module links, but Python cannot import it, or it lacks functions."""
     _, _, module = file.stem.partition("_")
-    assert run(python, FOUND.format(name=file.stem)).split() == FUNCTIONS[module].split()
+    assert output_of(python, FOUND.format(name=file.stem)).split() == FUNCTIONS[module].split()
 
 
 @pytest.mark.skipif(
@@ -85,6 +65,6 @@ def test_module_has_aiters_functions(python: Path, file: Path) -> None:
 )
 def test_module_of_a_cpu_build_raises(python: Path) -> None:
     """Prevents: a call of a module that was built without a GPU crashes."""
-    assert run(python, CALL).endswith(
+    assert output_of(python, CALL).endswith(
         "this module was built with --@qola//:torch=cpu_check, to be imported and not to run\n"
     )

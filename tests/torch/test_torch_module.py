@@ -3,58 +3,25 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from gfxemu.fake_hip import RUNTIME
+from tests.torch.torch_programs import exported_symbols, link, output_of, run
 
 LIBRARIES = [Path(name).resolve() for name in os.environ["QOLA_TEST_LIBRARIES"].split()]
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
-
-Result = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
     """Return a directory with the modules and HIP's runtime without a GPU."""
-    for file in LIBRARIES:
-        (tmp_path / file.name).symlink_to(file)
-    (tmp_path / RUNTIME).symlink_to(FAKE)
-    return tmp_path
-
-
-def run(directory: Path, code: str) -> Result:
-    """Run a program in the Python whose PyTorch the modules require."""
-    library_paths = {"PYTHONPATH": str(directory), "LD_LIBRARY_PATH": str(directory)}
-    return subprocess.run(
-        [PYTHON, "-c", code],
-        env={"PATH": os.environ["PATH"], **library_paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def output_of(directory: Path, code: str) -> str:
-    """Run a program that must succeed, and return its output."""
-    result = run(directory, code)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return link(tmp_path, LIBRARIES)
 
 
 @pytest.mark.parametrize("file", LIBRARIES, ids=lambda file: str(file.name))
 def test_module_exports_one_symbol(file: Path) -> None:
     """Prevents: symbols of AITER or Composable Kernel conflict with those of another module."""
-    names = subprocess.run(
-        ["nm", "--dynamic", "--defined-only", "--format=just-symbols", file],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert names == [f"PyInit_{file.stem}"]
+    assert exported_symbols(file) == [f"PyInit_{file.stem}"]
 
 
 def test_module_has_aiters_signature(python: Path) -> None:

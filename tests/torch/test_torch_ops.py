@@ -124,6 +124,19 @@ def gradients(out: torch.Tensor, inputs: list[torch.Tensor]) -> tuple[torch.Tens
     return found
 
 
+def check_gradients(
+    out: torch.Tensor,
+    inputs: list[torch.Tensor],
+    expected: torch.Tensor,
+    exact: list[torch.Tensor],
+    tolerance: float = 4e-3,
+) -> None:
+    """Compare a result's gradients of its inputs with those of the expected result."""
+    for found, wanted in zip(gradients(out, inputs), gradients(expected, exact), strict=True):
+        assert found.shape == wanted.shape
+        check_close(found, wanted, tolerance)
+
+
 def repeat_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> list[torch.Tensor]:
     """Repeat heads of K and V to match Q, as torch before 2.5 requires."""
     return [q, *(x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))]
@@ -142,11 +155,7 @@ def test_attention_and_gradients_match_torch(ops: Any, device: Device) -> None:
     check_close(out, expected)
     # The output has the layout of the inputs: a view as [batch, row, head * dim] needs no copy.
     assert out.transpose(1, 2).is_contiguous()
-    for found, expected_gradient in zip(
-        gradients(out, tensors), gradients(expected, exact), strict=True
-    ):
-        assert found.shape == expected_gradient.shape
-        check_close(found, expected_gradient)
+    check_gradients(out, tensors, expected, exact)
     assert {launch.stream for launch in device.take_launches()} == {1}
 
 
@@ -213,12 +222,7 @@ def test_dropout_and_bias_gradient(ops: Any, device: Device, shape: tuple[int, .
     out = ops.attention(q, k, v, bias, rate)
     check_close(out, expected, 1e-2)
     torch.manual_seed(8)
-    inputs = [q, k, v, bias]
-    for found, expected_gradient in zip(
-        gradients(out, inputs), gradients(expected, exact), strict=True
-    ):
-        assert found.shape == expected_gradient.shape
-        check_close(found, expected_gradient, 2e-2)
+    check_gradients(out, [q, k, v, bias], expected, exact, 2e-2)
     # The next call uses other random numbers.
     assert not torch.equal(ops.attention(q, k, v, bias, rate), out)
 
@@ -253,10 +257,7 @@ def test_varlen(ops: Any, device: Device) -> None:
         parts.append(sdpa(*repeat_heads(q, k, v), visible)[0].transpose(0, 1))
     expected = torch.cat(parts)
     check_close(out, expected)
-    for found, expected_gradient in zip(
-        gradients(out, tensors), gradients(expected, exact), strict=True
-    ):
-        check_close(found, expected_gradient)
+    check_gradients(out, tensors, expected, exact)
 
 
 def arguments(tensors: list[torch.Tensor]) -> tuple[Any, ...]:

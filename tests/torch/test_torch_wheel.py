@@ -4,35 +4,17 @@ from __future__ import annotations
 
 import ast
 import os
-import subprocess
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
-from gfxemu.fake_hip import RUNTIME
+from tests.torch.torch_programs import link, output_of
 
 WHEEL = Path(os.environ["QOLA_TEST_WHEEL"]).resolve()
-FAKE = Path(os.environ["QOLA_TEST_FAKE_HIP"]).resolve()
-PYTHON = os.environ.get("QOLA_TORCH") or os.environ.get("QOLA_PYTHON") or "python3"
 PACKAGE = "qola_torch_mha_torch"
 MODULE = "torch_module_mha_fwd"
-
-
-def run(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in the Python whose PyTorch the wheel requires."""
-    return subprocess.run(
-        [PYTHON, "-c", code],
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(directory),
-            "LD_LIBRARY_PATH": str(directory),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +23,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(WHEEL) as wheel:
         wheel.extractall(directory)
-    (directory / RUNTIME).symlink_to(FAKE)
-    return directory
+    return link(directory)
 
 
 @pytest.fixture(scope="module")
 def versions(site: Path) -> tuple[str, str]:
     """Return the versions of the available Python and PyTorch."""
     code = "import sys, torch; print(*sys.version_info[:2], torch.__version__)"
-    major, minor, torch = run(site, code).stdout.split()
+    major, minor, torch = output_of(site, code).split()
     return f"{major}.{minor}", torch
 
 
@@ -82,9 +63,8 @@ def test_files_of_the_package(site: Path) -> None:
 
 def test_module_is_imported_from_the_package(site: Path) -> None:
     """Prevents: Python imports the module only as a separate file, not from its package."""
-    result = run(site, f"from {PACKAGE} import {MODULE} as m; print(m.mha_fwd.__doc__)")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith("mha_fwd(q: torch.Tensor, ")
+    text = output_of(site, f"from {PACKAGE} import {MODULE} as m; print(m.mha_fwd.__doc__)")
+    assert text.startswith("mha_fwd(q: torch.Tensor, ")
 
 
 def test_stubs_have_the_signature(site: Path) -> None:

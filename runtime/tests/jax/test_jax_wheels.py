@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from runtime.tests.jax.on_emulator import Device, compare, random, unpack
+from tests.support.running import output_of
 
 SPLIT = [Path(name) for name in os.environ["QOLA_TEST_SPLIT_WHEELS"].split()]
 LAZY = Path(os.environ["QOLA_TEST_LAZY_WHEEL"])
@@ -52,9 +52,7 @@ def test_missing_code_is_named(tmp_path: Path) -> None:
         "QOLA_CACHE": str(tmp_path / "cache"),
         "QOLA_LAZY": "never",
     }
-    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    errors, launches = json.loads(result.stdout)
+    errors, launches = json.loads(output_of(command, env=env))
     assert launches == 0
     # XLA adds to the message.
     for text in (

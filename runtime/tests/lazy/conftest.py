@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from qola.lazy.__main__ import identity_line
-from runtime.tests.lazy.lazy import FILL, SCALE, Tools, Toy, run, tools
+from runtime.tests.lazy.lazy import FILL, SCALE, Tools, Toy, tools
+from tests.support.running import output_of
 
 os.umask(0o022)
 
@@ -25,7 +26,7 @@ def identity(built: Tools, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Identity of the compiler, computed in the way of a build system."""
     output = tmp_path_factory.mktemp("identity") / "identity.txt"
     options = ["-x", "hip", "--offload-host-only", "-nogpulib", "-E", "-P", "-o", str(output)]
-    run([*built.compiler, *options, str(built.runtime / "identity.hip")])
+    output_of([*built.compiler, *options, str(built.runtime / "identity.hip")])
     return identity_line(output.read_text(encoding="utf-8"))
 
 

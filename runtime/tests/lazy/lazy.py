@@ -15,6 +15,7 @@ from pathlib import Path
 from gfxemu.tests.sdk import compiler_of
 from qola.lazy.index import FILE, LINK_SCRIPT, Headers, Index, Kernel, code_digests, render_index
 from qola_base.files import sha256_of_text
+from tests.support.running import output_of, run
 
 ARCH = "gfx942"
 MODULE = "libtoy"
@@ -307,15 +308,8 @@ class Toy:
         self, *arguments: str | Path, stdin: str = "", **settings: str
     ) -> subprocess.CompletedProcess[str]:
         """Run qola-kernels."""
-        return subprocess.run(
-            [self.path / "bin/qola-kernels", *arguments],
-            env=self.environment(**settings),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.path,
-        )
+        command = [self.path / "bin/qola-kernels", *arguments]
+        return run(command, env=self.environment(**settings), input=stdin, cwd=self.path)
 
     def check_tool(
         self, code: int, /, *arguments: str | Path, stdin: str = "", **settings: str
@@ -392,15 +386,10 @@ def processes_with(text: str) -> list[str]:
     return found
 
 
-def run(command: Sequence[str | Path]) -> str:
-    """Run a program that must succeed; return its standard output."""
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def preloaded(toy: Toy, source: str) -> str:
     """Compile a library for LD_PRELOAD that replaces a function of the C library."""
     (toy.path / "shim.c").write_text(source)
     shim = str(toy.path / "shim.so")
     options = ["-x", "c", "-shared", "-fPIC", "-fuse-ld=lld", "-o", shim]
-    run([*toy.tools.compiler, *options, str(toy.path / "shim.c")])
+    output_of([*toy.tools.compiler, *options, str(toy.path / "shim.c")])
     return shim

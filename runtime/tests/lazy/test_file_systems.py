@@ -6,12 +6,14 @@ machine forbids mounts or chown.
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from runtime.tests.lazy.lazy import FILL, FILLED, SCALE, SCALED, Answer, Toy
 from tests.setup.cache_rule import give_away
+from tests.support.running import run
 
 
 def test_entry_of_another_user(warm: Toy) -> None:
@@ -50,15 +52,24 @@ def test_link_of_another_user(warm: Toy) -> None:
     assert f"{warm.cache} is another user's symbolic link (mode 0777, owner " in answer.errors
 
 
+def open_to_others(path: Path) -> None:
+    path.chmod(0o777)
+
+
 @pytest.mark.parametrize("file", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
-def test_sources_of_another_user(toy: Toy, file: str) -> None:
-    """Prevents: another user can change sources, or flags in the index."""
+@pytest.mark.parametrize(
+    ("change", "found"), [(give_away, "is another user's"), (open_to_others, "is writable by ")]
+)
+def test_sources_that_others_may_change(
+    toy: Toy, change: Callable[[Path], None], found: str, file: str
+) -> None:
+    """Prevents: another user changes sources, or flags in the index."""
     path = (toy.root / file).resolve()
-    give_away(path)
-    assert f"{path} is another user's (mode" in toy.check_unavailable(SCALE).errors
+    change(path)
+    assert f"{path} {found}" in toy.check_unavailable(SCALE).errors
     assert toy.compiles() == 0
-    assert f"{path} is another user's (mode" in toy.check_tool(1, "verify").stdout
-    assert f"{path} is another user's (mode" in toy.check_tool(1, "build", SCALE).stderr
+    assert f"{path} {found}" in toy.check_tool(1, "verify").stdout
+    assert f"{path} {found}" in toy.check_tool(1, "build", SCALE).stderr
 
 
 def ask_with_mounted_cache(toy: Toy, options: str) -> Answer:
@@ -67,9 +78,7 @@ def ask_with_mounted_cache(toy: Toy, options: str) -> Answer:
     script = f'mount -t tmpfs -o {options} none "$QOLA_CACHE" && exec "$@"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", script, "sh"]
     command += toy.command(str(toy.row(SCALE)), str(toy.row(FILL)))
-    process = subprocess.run(
-        command, env=toy.environment(), capture_output=True, text=True, check=False
-    )
+    process = run(command, env=toy.environment())
     if "unshare" in process.stderr or "mount:" in process.stderr:
         pytest.skip(f"no file systems can be mounted here: {process.stderr}")
     assert process.returncode == 0, process.stderr

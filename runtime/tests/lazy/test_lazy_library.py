@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from gfxemu.tests.sdk import compiler_of
 from qola_lab.tests.verify.run_consumer import PLAN, ROWS, Outcome, Run, outcomes, run
 from qola_lab.tests.verify.table import GFX942, GFX950, Device, Row
 from runtime.tests.lazy import sweep
+from tests.support.running import output_of
 
 LAZY = Path(os.environ["QOLA_TEST_LAZY"], "manifest.json").resolve().parent
 NEVER = {"QOLA_LAZY": "never"}
@@ -61,10 +61,7 @@ class LazyBundle:
     def tool(self, *arguments: str | Path, **env: str) -> None:
         """Run the bundle's program, which must succeed."""
         command = [self.bundle / "bin/qola-kernels", *arguments]
-        result = subprocess.run(
-            command, env=self.env | env, capture_output=True, text=True, check=False
-        )
-        assert result.returncode == 0, result.stderr
+        output_of(command, env=self.env | env)
 
     def compiles(self) -> int:
         """Return the number of kernels compiled so far."""

@@ -324,18 +324,6 @@ def test_unlisted_file(toy: Toy, file: str) -> None:
     assert len(verified.stdout.splitlines()) == 1
 
 
-@pytest.mark.quick(2)
-@pytest.mark.parametrize("file", ["", "..", "include", "kernels.index", f"src/toys/{SCALE}.cpp"])
-def test_sources_that_others_may_write(toy: Toy, file: str) -> None:
-    """Prevents: a user with write access changes sources, or flags in the index."""
-    path = (toy.root / file).resolve()
-    path.chmod(0o777)
-    assert f"{path} is writable by " in toy.check_unavailable(SCALE).errors
-    assert toy.compiles() == 0
-    assert f"{path} is writable by " in toy.check_tool(1, "verify").stdout
-    assert f"{path} is writable by " in toy.check_tool(1, "build", SCALE).stderr
-
-
 def test_sources_of_a_group(toy: Toy) -> None:
     """Prevents: the runtime rejects sources that pip installed under umask 2."""
     for path in (toy.root, *toy.root.rglob("*")):

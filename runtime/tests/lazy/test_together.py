@@ -66,13 +66,6 @@ def test_processes_compile_once(toy: Toy) -> None:
     assert toy.leftovers() == []
 
 
-def test_threads_compile_once(toy: Toy) -> None:
-    """Prevents: several threads compile or load the same kernel."""
-    answer = toy.ask(SCALE, threads="8", times="3")
-    assert answer.values == [SCALED] * 24
-    assert toy.compiles() == 1
-
-
 def test_owner_killed(toy: Toy) -> None:
     """Prevents: a killed process blocks other processes, or its compiler keeps running."""
     slow = toy.compiler("sleep 1234.5 & wait")

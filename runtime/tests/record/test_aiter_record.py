@@ -25,6 +25,7 @@ from qola.manifest.load import load
 from qola.manifest.toml import parse_toml
 from runtime.record import aiter_record
 from runtime.record.aiter_record import Record, manifest
+from tests.support import running
 
 RECORDER = Path(__file__).parents[3] / "runtime/record/aiter_record.py"
 
@@ -56,6 +57,25 @@ def pa(**args):
 """
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def recorder(
+    directory: Path, environ: Mapping[str, str], *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the recorder in a directory."""
+    command = [sys.executable, str(RECORDER), *words]
+    return running.run(command, cwd=directory, env=environ, timeout=120)
+
+
+def start_recorder(
+    directory: Path, environ: Mapping[str, str], *words: str
+) -> subprocess.Popen[bytes]:
+    """Start the recorder, and wait for the first line that the recorded program prints."""
+    command = [sys.executable, str(RECORDER), *words]
+    process = subprocess.Popen(command, cwd=directory, env=environ, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    return process
 
 
 @pytest.fixture
@@ -107,16 +127,8 @@ def run(tmp_path: Path, environ: dict[str, str]) -> Run:
     def call(
         program: str, *options: str, env: Mapping[str, str] = {}
     ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(RECORDER), *options, "--", sys.executable, "-c", program]
-        return subprocess.run(
-            command,
-            cwd=work,
-            env={**environ, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        command = (sys.executable, "-c", program)
+        return recorder(work, {**environ, **env}, *options, "--", *command)
 
     return call
 
@@ -204,25 +216,13 @@ def test_a_killed_process_keeps_the_record(run: Run, tmp_path: Path) -> None:
 
 def test_a_killed_recorder_leaves_the_record(environ: dict[str, str], tmp_path: Path) -> None:
     """Prevents: hours of records are lost if the recorder is killed."""
-    program = "import ops, time; ops.call(ops.mha_fwd, 'x'); print('called', flush=True)"
-    command = [sys.executable, str(RECORDER), "-o", "a.toml", "--", sys.executable, "-c", program]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"called\n"
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    program = "import ops, time; ops.call(ops.mha_fwd, 'x'); print('up', flush=True)"
+    command = ("-o", "a.toml", "--", sys.executable, "-c", program)
+    with start_recorder(tmp_path, environ, *command) as process:
+        process.kill()
     (tmp_path / "a.toml").unlink(missing_ok=True)
-    command_from_record = [
-        sys.executable,
-        str(RECORDER),
-        "--from",
-        "a.jsonl",
-        "-o",
-        "a.toml",
-        "--arch=gfx950",
-    ]
-    subprocess.run(command_from_record, cwd=tmp_path, env=environ, check=True)
+    options = ("--from", "a.jsonl", "-o", "a.toml", "--arch=gfx950")
+    assert recorder(tmp_path, environ, *options).returncode == 0
     assert names(tmp_path / "a.toml") == ["module_mha_fwd"]
     assert tables(tmp_path / "a.toml")["build"]["architectures"] == ["gfx950"]
 
@@ -237,10 +237,9 @@ def test_the_exit_code_is_the_programs(run: Run, program: str, code: int) -> Non
 
 def test_a_command_that_does_not_exist(environ: dict[str, str], tmp_path: Path) -> None:
     """Prevents: a traceback instead of the shell's exit code."""
-    command = [sys.executable, str(RECORDER), "--", "no-such-program", "--option"]
-    result = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, check=False)
+    result = recorder(tmp_path, environ, "--", "no-such-program", "--option")
     assert result.returncode == 127
-    assert b"no-such-program: No such file" in result.stderr
+    assert "no-such-program: No such file" in result.stderr
 
 
 def test_signals_reach_the_program(environ: dict[str, str], tmp_path: Path) -> None:
@@ -250,14 +249,10 @@ def test_signals_reach_the_program(environ: dict[str, str], tmp_path: Path) -> N
         "signal.signal(signal.SIGTERM, lambda *_: exit(5))\nprint('up', flush=True)\n"
         "time.sleep(60)"
     )
-    command = [sys.executable, str(RECORDER), "--", sys.executable, "-c", program]
-    process = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    begin = time.monotonic()
-    process.terminate()
-    assert process.wait() == 5
-    process.stdout.close()
+    with start_recorder(tmp_path, environ, "--", sys.executable, "-c", program) as process:
+        begin = time.monotonic()
+        process.terminate()
+        assert process.wait() == 5
     assert time.monotonic() - begin < 30
 
 
@@ -274,14 +269,8 @@ def test_nothing_else_changes(run: Run, environ: dict[str, str], tmp_path: Path)
     )
     env = {"PYTHONPATH": f"{directory}:{environ['PYTHONPATH']}"}
     recorded = run(program, env=env)
-    plain = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path / "work",
-        env={**environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", program]
+    plain = running.run(command, cwd=tmp_path / "work", env={**environ, **env})
     assert (recorded.returncode, plain.returncode) == (0, 0), recorded.stderr + plain.stderr
     assert recorded.stdout == plain.stdout
 
@@ -350,10 +339,7 @@ def test_archs_may_be_a_list(tmp_path: Path) -> None:
 
 def test_the_hook(environ: dict[str, str], tmp_path: Path) -> None:
     """Prevents: a server that another program starts, such as Kubernetes, cannot be recorded."""
-    command = [sys.executable, str(RECORDER), "--hook", "hook", "--record", "a.jsonl"]
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
-    )
+    result = recorder(tmp_path, environ, "--hook", "hook", "--record", "a.jsonl")
     program = "import ops; ops.call(ops.mha_fwd, 'x')"
     script = f'{result.stdout}\ncd / && exec "$0" -c "{program}"'
     subprocess.run(["sh", "-c", script, sys.executable], env=environ, check=True)
@@ -426,8 +412,7 @@ def test_endless_record(tmp_path: Path) -> None:
     """Prevents: all memory is used for a file that another user fills, or replaces by a device."""
     with (tmp_path / "a.jsonl").open("wb") as file:
         file.truncate(1 << 40)
-    command = [sys.executable, str(RECORDER), "--from", "a.jsonl", "-o", "a.toml"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ran = recorder(tmp_path, os.environ, "--from", "a.jsonl", "-o", "a.toml")
     assert (ran.returncode, "64 MiB" in ran.stderr) == (2, True), ran.stderr
 
 
