@@ -60,67 +60,29 @@ ORDERED: dict[str, list[int]] = {
     "atomics": [*add(BOTH), *add(BOTH)],
     "a load is waited for": [*first_only([*LOAD, wait(vm=0)]), BARRIER, *read(BOTH)],
     "a load by each wave": [*first_only([*LOAD, wait(vm=0), *read(BOTH)])],
-    "all but the last load": [
-        *first_only([*LOAD, 0xDC508000, 6 << 24, wait(vm=1), *read(BOTH)]),
-    ],
+    "all but the last load": first_only([*LOAD, 0xDC508000, 6 << 24, wait(vm=1), *read(BOTH)]),
     "the next load": [*first_only([*LOAD, *LOAD, wait(vm=0), *read(BOTH)])],
 }
 WRITTEN = "0x100 of the LDS, written by wave 1 at +0x20 ds_write_b32"
 LOADED = "0x0 of the LDS, written by wave 0 at +0x28 global_load_lds_dword"
-DISORDERED: dict[str, tuple[list[int], str, int, int, str]] = {
-    "no barrier": ([*write(OWN), wait(lgkm=0), *read(OTHER)], "race", 0x2C, 0, WRITTEN),
-    "no wait": ([*write(OWN), BARRIER, *read(OTHER)], "race", 0x2C, 0, WRITTEN),
-    "a wait too late": (
-        [*write(OWN), BARRIER, wait(lgkm=0), *read(OTHER)],
-        "race",
-        0x30,
-        0,
-        WRITTEN,
-    ),
-    "two values": (write(BOTH), "race", 0x20, 1, "0x0 of the LDS, written by wave 0 at +0x20 ds"),
-    "an atomic": ([*write(OWN), *add(OTHER)], "race", 0x28, 0, WRITTEN),
-    "another write": (
-        [*write(OWN), *write(OTHER)],
-        "race",
-        0x28,
-        0,
-        "0x100 of the LDS, written by wave 1 at +0x20 ds_write_b32",
-    ),
-    "a load of another wave": (
-        [*first_only(LOAD), BARRIER, *first_only([sopp("S_BRANCH", 2)]), *read(BOTH)],
-        "race",
-        0x40,
-        1,
-        LOADED,
-    ),
-    "its wait too late": (
-        [*first_only(LOAD), BARRIER, wait(vm=0), *first_only([sopp("S_BRANCH", 2)]), *read(BOTH)],
-        "race",
-        0x44,
-        1,
-        LOADED,
-    ),
-    "a load of its own": (
-        [*first_only([*LOAD, *read(BOTH)])],
-        "missing wait",
-        0x30,
-        0,
-        "0x0 of the LDS, loaded by +0x28 global_load_lds_dword",
-    ),
-    "a load of its own, overwritten": (
-        [*first_only([*LOAD, *write(BOTH)])],
-        "missing wait",
-        0x30,
-        0,
-        "0x",
-    ),
-    "one load too few": (
-        [*first_only([*LOAD, wait(vm=1), *read(BOTH)])],
-        "missing wait",
-        0x34,
-        0,
-        "0x0 of the LDS, loaded by +0x28 global_load_lds_dword",
-    ),
+#: A load by the first wave; a read by the second one.
+FIRST_LOADS, SECOND_READS = first_only(LOAD), [*first_only([sopp("S_BRANCH", 2)]), *read(BOTH)]
+#: Instructions, the offset and the wave of the access that races, and the other access.
+RACES: dict[str, tuple[list[int], int, int, str]] = {
+    "no barrier": ([*write(OWN), wait(lgkm=0), *read(OTHER)], 0x2C, 0, WRITTEN),
+    "no wait": ([*write(OWN), BARRIER, *read(OTHER)], 0x2C, 0, WRITTEN),
+    "a wait too late": ([*write(OWN), BARRIER, wait(lgkm=0), *read(OTHER)], 0x30, 0, WRITTEN),
+    "two values": (write(BOTH), 0x20, 1, "0x0 of the LDS, written by wave 0 at +0x20 ds"),
+    "an atomic": ([*write(OWN), *add(OTHER)], 0x28, 0, WRITTEN),
+    "another write": ([*write(OWN), *write(OTHER)], 0x28, 0, WRITTEN),
+    "a load of another wave": ([*FIRST_LOADS, BARRIER, *SECOND_READS], 0x40, 1, LOADED),
+    "its wait too late": ([*FIRST_LOADS, BARRIER, wait(vm=0), *SECOND_READS], 0x44, 1, LOADED),
+}
+#: Instructions of the first wave behind its load, and the offset of the access without a wait.
+MISSING_WAITS = {
+    "a read": (read(BOTH), 0x30),
+    "a write": (write(BOTH), 0x30),
+    "one load too few": ([wait(vm=1), *read(BOTH)], 0x34),
 }
 
 
@@ -130,13 +92,22 @@ def test_ordered_accesses_are_not_faults(name: str) -> None:
     assert faults(ORDERED[name]) == ()
 
 
-@pytest.mark.parametrize("name", DISORDERED)
+@pytest.mark.parametrize("name", RACES)
 def test_accesses_without_an_order_are_faults(name: str) -> None:
-    """Prevents: an LDS race or a missing wait that is not reported, or at the wrong instruction."""
-    words, kind, pc, wave, detail = DISORDERED[name]
+    """Prevents: an LDS race that is not reported, or at the wrong instruction."""
+    words, pc, wave, detail = RACES[name]
     (fault,) = faults(words)
-    assert (fault.kind, fault.pc, fault.wave) == (kind, pc, wave)
+    assert (fault.kind, fault.pc, fault.wave) == ("race", pc, wave)
     assert fault.detail.startswith(detail), fault.detail
+
+
+@pytest.mark.parametrize("name", MISSING_WAITS)
+def test_accesses_before_a_load_is_complete_are_faults(name: str) -> None:
+    """Prevents: a missing wait that is not reported, or at the wrong instruction."""
+    words, pc = MISSING_WAITS[name]
+    (fault,) = faults(first_only([*LOAD, *words]))
+    assert (fault.kind, fault.pc, fault.wave) == ("missing wait", pc, 0)
+    assert " of the LDS, loaded by +0x28 global_load_lds_dword(" in fault.detail
 
 
 def test_overwritten_bytes_are_reported_if_checked() -> None:

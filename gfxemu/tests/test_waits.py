@@ -54,45 +54,32 @@ COVERED: dict[str, list[int]] = {
     "an accumulation register, moved to another": [*GLOBAL, 0x7E00A501],
     "the counter has room for 63": [*GLOBAL, *STORE * 63, READ],
 }
+V1, S4 = "v1, loaded by +0x0 global_load", "s4, loaded by +0x0 s_load"
 MISSED: dict[str, tuple[list[int], int, str]] = {
-    "no wait": ([*GLOBAL, READ], 8, "v1, loaded by +0x0 global_load"),
-    "another counter": ([*GLOBAL, wait(lgkm=0), READ], 12, "v1, loaded by +0x0 global_load"),
-    "one too few": (
-        [*GLOBAL, *load_to(3, GLOBAL), wait(vm=2), READ],
-        20,
-        "v1, loaded by +0x0 global",
-    ),
-    "overwritten": ([*GLOBAL, OVERWRITE], 8, "v1, loaded by +0x0 global_load"),
-    "stored": ([*GLOBAL, STORE[0], 1 << 8], 8, "v1, loaded by +0x0 global_load"),
-    "overwritten by the LDS": ([*GLOBAL, *LDS], 8, "v1, loaded by +0x0 global_load"),
+    "no wait": ([*GLOBAL, READ], 8, V1),
+    "another counter": ([*GLOBAL, wait(lgkm=0), READ], 12, V1),
+    "one too few": ([*GLOBAL, *load_to(3, GLOBAL), wait(vm=2), READ], 20, V1),
+    "overwritten": ([*GLOBAL, OVERWRITE], 8, V1),
+    "stored": ([*GLOBAL, STORE[0], 1 << 8], 8, V1),
+    "overwritten by the LDS": ([*GLOBAL, *LDS], 8, V1),
     "LDS": ([*LDS, wait(vm=0), READ], 12, "v1, loaded by +0x0 ds_read"),
-    "scalar": ([*SCALAR, READ_SCALAR], 8, "s4, loaded by +0x0 s_load"),
-    "scalar, overwritten": ([*SCALAR, OVERWRITE_SCALAR], 8, "s4, loaded by +0x0 s_load"),
-    "scalar loads are not in order": ([*SCALAR, *SCALAR], 8, "s4, loaded by +0x0 s_load"),
-    "nor do they count": (
-        [*SCALAR, *LDS_WRITE, wait(lgkm=1), READ_SCALAR],
-        20,
-        "s4, loaded by +0x0 s_load",
-    ),
+    "scalar": ([*SCALAR, READ_SCALAR], 8, S4),
+    "scalar, overwritten": ([*SCALAR, OVERWRITE_SCALAR], 8, S4),
+    "scalar loads are not in order": ([*SCALAR, *SCALAR], 8, S4),
+    "nor do they count": ([*SCALAR, *LDS_WRITE, wait(lgkm=1), READ_SCALAR], 20, S4),
     "a scalar load may come before the LDS": (
-        [*LDS, *SCALAR, wait(lgkm=1), READ],
-        20,
+        *([*LDS, *SCALAR, wait(lgkm=1), READ], 20),
         "v1, loaded by +0x0 ds_read",
     ),
     "flat may be the LDS": ([*FLAT, wait(vm=0), READ], 12, "v1, loaded by +0x8 flat_load"),
     "flat may be memory": ([*FLAT, wait(lgkm=0), READ], 12, "v1, loaded by +0x8 flat_load"),
     "the mask that no field names": ([0xC0061A80, 0, 0x00000501], 8, "vcc, loaded by +0x0 s_load"),
     # A load of M0, and a scalar load with that as its offset.
-    "an offset in M0": (
-        [0xC0021F00, 0, 0xC0024100, 0xF8000000],
-        8,
-        "m0, loaded by +0x0 s_load",
-    ),
+    "an offset in M0": ([0xC0021F00, 0, 0xC0024100, 0xF8000000], 8, "m0, loaded by +0x0 s_load"),
     "the loop's second time": (
         # s4 counts from 2 down; the read is before the load.
         [0xB0040002, READ, *GLOBAL, 0xB704FFFF, 0xBF078004, sopp("S_CBRANCH_SCC1", -6)],
-        4,
-        "v1, loaded by +0x8 global_load",
+        *(4, "v1, loaded by +0x8 global_load"),
     ),
 }
 

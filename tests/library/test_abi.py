@@ -147,64 +147,61 @@ def answers(
 
 SIZE = 968
 WIDE = {"group": 0, "seqlen_q": 225304, "seqlen_k": 225304}
-REFUSED: list[tuple[dict[str, Any], int, str]] = [
-    ({"null": "args"}, INVALID, "args: null"),
-    ({"null": "found"}, INVALID, "found: null"),
-    ({"fields": {"struct_size": 8}}, INVALID, "struct_size: 8"),
+#: Fields to change in GOOD, and the text of the error.
+INVALID_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"struct_size": 8}, "struct_size: 8"),
     # Uninitialized memory, not the size of a later header.
-    ({"fields": {"struct_size": 0xCDCDCDCD}}, INVALID, "struct_size: 3452816845"),
-    ({"found_size": 0xCDCDCDCD}, INVALID, "found: null, or struct_size"),
-    ({"fields": {"dtype": 0}}, INVALID, "dtype: 0"),
-    ({"fields": {"dtype": 99}}, INVALID, "dtype: 99"),
-    ({"fields": {"mask": 9}}, INVALID, "mask: 9"),
-    ({"fields": {"window_left": 5}}, INVALID, "window_left"),
-    ({"fields": {"batch": 0}}, INVALID, "batch: 0"),
-    ({"fields": {"nhead_k": 3}}, INVALID, "nhead_k: 3"),
-    ({"fields": {"group": 1, "max_seqlen_q": 0}}, INVALID, "max_seqlen_q"),
-    ({"fields": {"group": 2}}, INVALID, "group: 2"),
-    ({"fields": {"dropout": 1.0}}, INVALID, "dropout"),
-    ({"fields": {"drop_seed_ptr": 64}}, INVALID, "drop_seed_ptr"),
-    ({"fields": {"bias.data": 64}}, INVALID, "bias"),
-    ({"fields": {"bias_type": 5}}, INVALID, "bias_type: 5"),
-    ({"fields": {"bias_type": 2, "bias.stride_head": 2}}, INVALID, "bias.stride_head"),
-    ({"fields": {"kernels": 7}}, INVALID, "kernels: 7"),
-    ({"fields": {"rounding": 7}}, INVALID, "rounding: 7"),
-    ({"fields": {"q.stride_row": 1 << 40}}, INVALID, "q.stride_row: 1099511627776"),
-    ({"fields": {"lse.stride_row": 7}}, INVALID, "lse.stride_row: 7"),
-    ({"launch": True}, INVALID, "seqstart_q: null"),
-    ({"launch": True, "fields": {"seqstart_q": 64}}, INVALID, "seqstart_k: null"),
+    ({"struct_size": 0xCDCDCDCD}, "struct_size: 3452816845"),
+    ({"dtype": 0}, "dtype: 0"),
+    ({"dtype": 99}, "dtype: 99"),
+    ({"mask": 9}, "mask: 9"),
+    ({"window_left": 5}, "window_left"),
+    ({"batch": 0}, "batch: 0"),
+    ({"nhead_k": 3}, "nhead_k: 3"),
+    ({"group": 1, "max_seqlen_q": 0}, "max_seqlen_q"),
+    ({"group": 2}, "group: 2"),
+    ({"dropout": 1.0}, "dropout"),
+    ({"drop_seed_ptr": 64}, "drop_seed_ptr"),
+    ({"bias.data": 64}, "bias"),
+    ({"bias_type": 5}, "bias_type: 5"),
+    ({"bias_type": 2, "bias.stride_head": 2}, "bias.stride_head"),
+    ({"kernels": 7}, "kernels: 7"),
+    ({"rounding": 7}, "rounding: 7"),
+    ({"q.stride_row": 1 << 40}, "q.stride_row: 1099511627776"),
+    ({"lse.stride_row": 7}, "lse.stride_row: 7"),
     # Lengths that kernels in batch mode ignore, and two lengths of which kernels read only one.
-    ({"fields": {"group": 0, "seqstart_k": 64}}, INVALID, "seqstart_k: set, without group"),
-    ({"fields": {"group": 0, "seqlens_k": 64}}, INVALID, "seqlens_k: set, without group"),
-    ({"fields": {"seqlens_q": 64, "cu_seqlens_q": 64}}, INVALID, "cu_seqlens_q: set together"),
-    # Fields of another entry point, and of later AITERs.
-    ({"fields": {"num_splits": 2}}, UNSUPPORTED, "num_splits: set, and mha_fwd"),
-    ({"fields": {"dq.data": 64}}, UNSUPPORTED, "dq: set"),
-    ({"fields": {"sink": 64}}, UNSUPPORTED, "sink: set"),
-    ({"fields": {"q_descale.stride_head": 1}}, UNSUPPORTED, "q_descale: set"),
-    ({"fields": {"quantization": 1}}, UNSUPPORTED, "quantization: set"),
+    ({"group": 0, "seqstart_k": 64}, "seqstart_k: set, without group"),
+    ({"group": 0, "seqlens_k": 64}, "seqlens_k: set, without group"),
+    ({"seqlens_q": 64, "cu_seqlens_q": 64}, "cu_seqlens_q: set together"),
+]
+UNSUPPORTED_FIELDS: list[tuple[dict[str, Any], str]] = [
+    # Of another entry point, and of later AITERs.
+    ({"num_splits": 2}, "num_splits: set, and mha_fwd"),
+    ({"dq.data": 64}, "dq: set"),
+    ({"sink": 64}, "sink: set"),
+    ({"q_descale.stride_head": 1}, "q_descale: set"),
+    ({"quantization": 1}, "quantization: set"),
     # More than the 32 bits of a kernel's offsets.
+    (WIDE | {"q.stride_row": 9728}, "q.stride_row: 9728, with 225304 rows"),
+    (WIDE | {"k.stride_row": 9728}, "k.stride_row: 9728, with 225304 rows"),
+    (WIDE | {"o.stride_row": 4864}, "o.stride_row: 4864"),
     (
-        {"fields": WIDE | {"q.stride_row": 9728}},
-        UNSUPPORTED,
-        "q.stride_row: 9728, with 225304 rows",
-    ),
-    (
-        {"fields": WIDE | {"k.stride_row": 9728}},
-        UNSUPPORTED,
-        "k.stride_row: 9728, with 225304 rows",
-    ),
-    ({"fields": WIDE | {"o.stride_row": 4864}}, UNSUPPORTED, "o.stride_row: 4864"),
-    (
-        {"fields": WIDE | {"bias_type": 1, "bias.data": 64, "bias.stride_row": 225304}},
-        UNSUPPORTED,
+        WIDE | {"bias_type": 1, "bias.data": 64, "bias.stride_row": 225304},
         "bias.stride_row: 225304",
     ),
     (
-        {"fields": WIDE | {"group": 1, "max_seqlen_q": 64, "v.stride_row": 9728}},
-        UNSUPPORTED,
+        WIDE | {"group": 1, "max_seqlen_q": 64, "v.stride_row": 9728},
         "v.stride_row: 9728, with 225304 rows",
     ),
+]
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    *(({"fields": fields}, INVALID, text) for fields, text in INVALID_FIELDS),
+    *(({"fields": fields}, UNSUPPORTED, text) for fields, text in UNSUPPORTED_FIELDS),
+    ({"null": "args"}, INVALID, "args: null"),
+    ({"null": "found"}, INVALID, "found: null"),
+    ({"found_size": 0xCDCDCDCD}, INVALID, "found: null, or struct_size"),
+    ({"launch": True}, INVALID, "seqstart_q: null"),
+    ({"launch": True, "fields": {"seqstart_q": 64}}, INVALID, "seqstart_k: null"),
     # A field of a later header.
     ({"fields": {"struct_size": SIZE + 16}, "bytes": {SIZE + 9: 1}}, UNSUPPORTED, "byte 977"),
 ]
