@@ -588,17 +588,13 @@ def _to_eight_bits(name: str) -> None:
             whole = pair << U32(16) | U32(0x5678) if high else pair | U32(0x12340000)
             assert (w.v[2, 0] == whole).all()
         odd = f32(format_.largest * 1.5, -format_.largest * 1.5, np.inf, np.nan)
-        fields["src1"] = 256
-        w = run(instruction(name, "VOP3", fields | {"opsel": 0}), registers=_row(odd), fnuz=fnuz)
+        registers = np.zeros((2, 1, 64), U32)
+        put(registers, 0, odd)
+        fields |= {"src1": 256, "opsel": 0}
+        w = run(instruction(name, "VOP3", fields), registers=registers, fnuz=fnuz)
         found = decoded(w.v[2, 0, :4] & U32(0xFF), format_)
         ends = [np.inf, -np.inf, np.inf, np.nan] if format_.infinity else [np.nan] * 4
         np.testing.assert_array_equal(found, ends)
-
-
-def _row(values: Array) -> Array:
-    row = np.zeros((1, 1, 64), U32)
-    row[0, 0, : len(values)] = values
-    return row
 
 
 # ---------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,13 +98,6 @@ def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> Non
     assert "Checksum was" in failed
 
 
-def unpacked_override(released: Release, consumer: Bazel) -> AbstractContextManager[None]:
-    """Make the consumer use qola from the unpacked directory instead of a registry."""
-    module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
-    overridden = module + OVERRIDE.format(released.unpacked)
-    return consumer.rewritten("MODULE.bazel", module, overridden)
-
-
 def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: Bazel) -> None:
     """Prevents: a consumer compiles kernels again that a clone of qola already built."""
     manifest = (released.unpacked / "manifests/quickstart.toml").read_text(encoding="utf-8")
@@ -113,7 +105,10 @@ def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: 
     elsewhere = shared_directory("elsewhere")
     with bazel(released.unpacked, released.unpacked, elsewhere) as clone:
         clone_keys = clone.kernel_keys("@qola_quickstart//:libmha_fwd")
-    with unpacked_override(released, consumer):
+    # The consumer takes qola from the unpacked directory instead of a registry.
+    module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+    overridden = module + OVERRIDE.format(released.unpacked)
+    with consumer.rewritten("MODULE.bazel", module, overridden):
         consumer_keys = consumer.kernel_keys("@qola_left//:libmha_fwd")
     assert clone_keys
     assert clone_keys == consumer_keys

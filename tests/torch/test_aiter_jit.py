@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from email.parser import Parser
 from pathlib import Path
 
@@ -88,13 +88,14 @@ else:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Path:
-    """Return a directory with AITER in site/, and in bin/ compilers that fail when run."""
+def machine(tmp_path: Path) -> Iterator[Path]:
+    """A directory with AITER in site/, and in bin/ compilers that no test may run."""
     aiter_site.install(tmp_path, TREE)
     (tmp_path / "bin" / RUNTIME).symlink_to(FAKE)
     for name in COMPILERS:
         aiter_site.write_tool(tmp_path, name, f"echo {name} >> {tmp_path}/compiled; exit 1")
-    return tmp_path
+    yield tmp_path
+    assert not (tmp_path / "compiled").exists()
 
 
 def command(machine: Path, code: str) -> list[str]:
@@ -109,6 +110,13 @@ def environment(machine: Path, changes: Mapping[str, str]) -> dict[str, str]:
 def run(machine: Path, code: str, **changes: str) -> subprocess.CompletedProcess[str]:
     """Run a program in the Python whose PyTorch the modules require."""
     return running.run(command(machine, code), env=environment(machine, changes))
+
+
+def lines_of(machine: Path, code: str, **changes: str) -> list[str]:
+    """Run a program that must succeed, and return the lines that it prints."""
+    result = run(machine, code, **changes)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
 
 
 def install(machine: Path) -> Path:
@@ -126,12 +134,9 @@ def test_aiter_imports_the_directory_without_a_compiler(machine: Path) -> None:
     """Prevents: AITER does not find the modules of a directory, or cannot use them."""
     directory = BUNDLE / "aiter_jit"
     before = modification_times(BUNDLE)
-    result = run(machine, ABSENT + REFUSE + IMPORT, AITER_JIT_DIR=str(directory))
-    assert result.returncode == 0, result.stderr
-    error, module_path = result.stdout.splitlines()
+    error, module_path = lines_of(machine, ABSENT + REFUSE + IMPORT, AITER_JIT_DIR=str(directory))
     assert error.startswith("Dimension out of range"), "of module_aiter_unary's own C++"
     assert Path(module_path) == directory / "module_aiter_unary.so"
-    assert not (machine / "compiled").exists()
     assert modification_times(BUNDLE) == before
 
 
@@ -140,19 +145,15 @@ def test_aiter_finds_functions_of_its_second_jit(machine: Path) -> None:
     directory = BUNDLE / "aiter_jit"
     before = modification_times(BUNDLE)
     variables = {"AITER_JIT_DIR": str(directory), "AITER_ROOT_DIR": str(directory)}
-    result = run(machine, ABSENT + FUNCTION, **variables)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines() == [
+    assert lines_of(machine, ABSENT + FUNCTION, **variables) == [
         "AITER compiles a function",
         f"{directory}/build/{SAMPLING}/lib.so",
     ]
-    assert not (machine / "compiled").exists()
     assert modification_times(BUNDLE) == before
     # The wheel sets both variables.
     package = install(machine)
-    result = run(machine, ABSENT + FUNCTION)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == f"{package}/aiter_jit/build/{SAMPLING}/lib.so"
+    library = f"{package}/aiter_jit/build/{SAMPLING}/lib.so"
+    assert lines_of(machine, ABSENT + FUNCTION)[-1] == library
     assert not (machine / ".aiter").exists()
 
 
@@ -162,7 +163,6 @@ def test_aiter_imports_every_module(machine: Path) -> None:
     each = [*command(machine, ABSENT + REFUSE + EACH), *(file.stem for file in files)]
     env = environment(machine, {"AITER_JIT_DIR": str(MODULES)})
     assert [Path(line) for line in running.output_of(each, env=env).splitlines()] == files
-    assert not (machine / "compiled").exists()
     assert len(files) >= 20
 
 
@@ -181,16 +181,13 @@ def test_ranks_share_a_read_only_file_system(machine: Path) -> None:
         pytest.skip(f"no file systems can be mounted here: {result.stderr}")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines().count(str(directory / "module_aiter_unary.so")) == 8
-    assert not (machine / "compiled").exists()
 
 
 def test_wheel_needs_no_variable(machine: Path) -> None:
     """Prevents: AITER ignores an installed wheel."""
     package = install(machine)
-    result = run(machine, ABSENT + REFUSE + IMPORT)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
-    assert not (machine / "compiled").exists()
+    library = str(package / "aiter_jit/module_aiter_unary.so")
+    assert lines_of(machine, ABSENT + REFUSE + IMPORT)[-1] == library
     # AITER_JIT_DIR of the user has precedence.
     user_directory = machine / "own"
     code = "import importlib.util as u\nu.find_spec('aiter')\nprint(os.environ['AITER_JIT_DIR'])"
@@ -212,10 +209,8 @@ def test_an_image_without_the_files_of_the_jit(machine: Path) -> None:
     subprocess.run(command, check=True)
     assert not any((machine / "bin" / name).exists() for name in ("hipcc", "hipcc.bin"))
     assert sorted(path.name for path in meta.iterdir()) == ["csrc", "gradlib"]
-    result = run(machine, ABSENT + REFUSE + IMPORT)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == str(package / "aiter_jit/module_aiter_unary.so")
-    assert not (machine / "compiled").exists()
+    library = str(package / "aiter_jit/module_aiter_unary.so")
+    assert lines_of(machine, ABSENT + REFUSE + IMPORT)[-1] == library
 
 
 def test_wheel_requires_its_python_and_pytorch(machine: Path) -> None:
