@@ -22,7 +22,6 @@ LAZY = Path(os.environ["QOLA_TEST_LAZY"], "manifest.json").resolve().parent
 NEVER = {"QOLA_LAZY": "never"}
 # Not resolved: the SDK's files may be links out of its directory.
 SDK = Path(os.environ["QOLA_TEST_CLANG"]).absolute().parent.parent
-UNAVAILABLE = -4.0
 PART = 250
 
 
@@ -159,27 +158,6 @@ def test_a_first_call_compiles_the_code_of_a_pack(lazy_bundle: LazyBundle, tmp_p
     print(f"first call:\n{first.stderr}second process:\n{second.stderr}")
     (milliseconds,) = re.findall(r", ([\d.]+) ms$", second.stderr, re.MULTILINE)
     assert float(milliseconds) < 50, "ten times the documented time, to allow for a busy machine"
-
-
-def test_missing_kernels_are_reported(lazy_bundle: LazyBundle, tmp_path: Path) -> None:
-    """Prevents: for an existing kernel that is unavailable, a crash, no message or "no kernel"."""
-    unsupported = next(
-        row for row in ROWS if row.device == GFX950 and outcomes(GFX950)[row].status < 0
-    )
-    rows = [FORWARD, BACKWARD, unsupported, FORWARD]
-    result = run_lazy(rows, GFX950, lazy_bundle.bundle, QOLA_CACHE=str(tmp_path / "cache"), **NEVER)
-    assert [outcome.status for outcome in result.outcomes] == [
-        UNAVAILABLE,
-        UNAVAILABLE,
-        outcomes(GFX950)[unsupported].status,
-        UNAVAILABLE,
-    ]
-    assert not [launch for outcome in result.outcomes for launch in outcome.launches]
-    lines = result.stderr.splitlines()
-    assert len(lines) == 4, (
-        "each kernel is reported once, the three kernels of the backward call together"
-    )
-    assert all("QOLA_LAZY=never" in line and "qola-kernels build" in line for line in lines)
 
 
 def test_recorded_kernels_are_packed_for_another_machine(
