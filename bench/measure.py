@@ -167,11 +167,11 @@ class Bench:
             more = plan(self.workload, tree, self.work / "plan/more", more=True)
         self.results.kernels, self.results.more = base.counts(), more.counts()
         self.results.versions = versions(setting)
-        steps, disk_cache = self.steps["ours"], self.work / "disk_cache"
+        steps, cache = self.steps["ours"], self.work / "cache"
         with ExitStack() as stack:
             url = stack.enter_context(self._remote()) if "remote" in steps else None
             options = [f"--remote_cache={url}"] if url else []
-            first = self._ours("ours", disk_cache, *options)
+            first = self._ours("ours", cache, *options)
             with ours.stopped_at_end(first):
                 spawns = self._measure_first(first, base)
                 names = {name for batches in base.batches().values() for name in batches}
@@ -182,10 +182,10 @@ class Bench:
                     with self._step("ours: one-variant change"):
                         self.results.add("ours", {"change_seconds": first.build().seconds})
             if "disk" in steps:
-                second = self._ours("elsewhere/second", disk_cache)
+                second = self._ours("elsewhere/second", cache)
                 self._measure_warm("disk_seconds", "disk cache", second)
             if url:
-                third = self._ours("elsewhere/third", disk_cache, "--disk_cache=", *options)
+                third = self._ours("elsewhere/third", cache, "--disk_cache=", *options)
                 self._measure_warm("remote_seconds", "remote cache", third)
         return self.results
 
@@ -215,11 +215,11 @@ class Bench:
                 )
         return Setting(self.work, sdk, aiter, tools, self.jobs, self.environ, torch)
 
-    def _ours(self, name: str, disk_cache: Path, *options: str) -> Ours:
+    def _ours(self, name: str, cache: Path, *options: str) -> Ours:
         return Ours(
             directory=self.work / name,
             modules=[*self.workload.parts.values()],
-            disk_cache=disk_cache,
+            cache=cache,
             jobs=self.jobs,
             log=self.work / "log.txt",
             environ=self.environ,

@@ -18,9 +18,11 @@ from bench.rounds import Compile
 from bench.setting import ROOT, Setting
 from qola.build import workspace
 from qola.build.bazel import child_environment
+from qola.build.setup import ResolvedBuild
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
 from qola.common.layout import KERNEL_COMPILE
+from qola.manifest.load import loads
 from qola.report.execution_log import Spawn, read_spawns
 from qola_base.errors import Finding
 from qola_base.files import sha256_of
@@ -83,7 +85,7 @@ class Ours:
 
     directory: Path
     modules: Sequence[str]
-    disk_cache: Path
+    cache: Path
     jobs: int
     log: Path
     environ: Mapping[str, str]
@@ -100,17 +102,12 @@ class Ours:
         Args:
             pin: package, version and sha256 of the AITER wheel.
         """
-        content = workspace.Workspace(
-            name="bench",
-            manifest=manifest,
-            modules=tuple(self.modules),
-            ruleset=ROOT,
-            aiter=AiterSource(WheelSource(**pin)),
-            disk_cache=self.disk_cache,
-        )
+        loaded, file = loads(manifest, file="bench.toml"), Path("bench.toml")
+        aiter = AiterSource(WheelSource(**pin))
+        chosen = ResolvedBuild(loaded, file, loaded.modules, aiter)
+        content = workspace.Workspace(chosen, (), ROOT, self.cache)
         directory = self.directory / "workspace"
-        version = (ROOT / ".bazelversion").read_text(encoding="utf-8")
-        workspace.write(directory, content.files(version, directory, self.output_base))
+        workspace.write(directory, ROOT, content.files(directory, self.output_base))
 
     def build(self, *more: str) -> Run:
         """Build the libraries with further options, such as --nobuild.

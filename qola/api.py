@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
-from qola.build.build import PLAN, build_all, install_build
+from qola.build.build import build_all, install_build
 from qola.build.forms import excluded
 from qola.build.install import BuildResult
-from qola.build.setup import resolve_build, set_up
+from qola.build.setup import resolve_build
+from qola.build.workspace import set_up
 from qola.checkout.request import AiterOptions, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS
@@ -84,10 +85,9 @@ def build_kernels(
             fetched = first_prebuilt(chosen, options.more, prebuilt, environ, output)
             if fetched:
                 return fetched
-        setup = set_up(chosen, environ)
-        planned = replace(options, more=(f"--output_groups=+{PLAN}", *options.more))
-        with setup.workspace():
-            return install_build(chosen, build_all(setup, planned, environ), output)
+        workspace = set_up(chosen, environ)
+        with workspace.opened():
+            return install_build(chosen, build_all(workspace, options, environ), output)
 
 
 def checkout_aiter(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from qola.aiter.attention import ATTENTION, TORCH_ATTENTION
-from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import without_form
@@ -25,7 +24,8 @@ from qola.build.install import (
 from qola.build.pack import SUFFIX
 from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, messages_of, results_of
-from qola.build.setup import ResolvedBuild, Setup
+from qola.build.setup import ResolvedBuild
+from qola.build.workspace import BUNDLE, BUNDLE_FILE, WHEEL, Workspace, targets
 from qola.common.layout import (
     AITER_JIT,
     FUNCTIONS,
@@ -41,13 +41,13 @@ from qola_base.errors import Finding
 from qola_base.files import write_if_changed
 from qola_base.progress import log
 
-PLAN = "plan"
+_PLAN = "plan"
 """Output group of a qola_library with plan.json."""
 
 _LOG = "--execution_log_"
 
 
-def build_all(setup: Setup, options: BuildOptions, environ: Mapping[str, str]) -> Built:
+def build_all(workspace: Workspace, options: BuildOptions, environ: Mapping[str, str]) -> Built:
     """Build the modules, and a bundle of the successful ones.
 
     The caller holds the workspace until it has read the results. If a module of the bundle's wheel
@@ -56,14 +56,15 @@ def build_all(setup: Setup, options: BuildOptions, environ: Mapping[str, str]) -
     Raises:
         QolaError: nothing could be built.
     """
-    chosen, directory = setup.chosen, setup.directory
+    chosen, directory = workspace.chosen, workspace.directory
     file, names, forms = chosen.manifest.file, chosen.names, chosen.forms
     kind = "lazy libraries, " if forms.lazy else "split by arch, " if forms.split else ""
     log.info(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
-    labels = workspace.targets(names, forms.lazy)
+    labels = targets(names, forms.lazy)
     # A lazy build compiles no kernels.
-    counted = planned_kernels({} if forms.lazy else {setup.made.name: names})
-    events = build(setup.bazel, directory, labels, options, environ, counted)
+    counted = planned_kernels({} if forms.lazy else {workspace.name: names})
+    planned = replace(options, more=(f"--output_groups=+{_PLAN}", *options.more))
+    events = build(workspace.bazel, directory, labels, planned, environ, counted)
     results = results_of(events, dict(zip(names, labels, strict=True)))
     # Read now: the next run of Bazel removes the output of failed actions.
     errors = {n: describe_failure(r, events) for n, r in results.items() if not r.success}
@@ -71,22 +72,22 @@ def build_all(setup: Setup, options: BuildOptions, environ: Mapping[str, str]) -
     bundled = names if chosen.manifest.for_aiter else (*ATTENTION, TRITON)
     good = [name for name in names if name in bundled and results[name].success]
     bad = [name for name in names if name in bundled and not results[name].success]
-    patterns = setup.made.wheel_patterns(forms) if forms.wheel else ()
+    patterns = workspace.wheel_patterns(forms) if forms.wheel else ()
     no_wheel = _incomplete_wheel(file, forms.wheel, bad) if forms.wheel and bad else ""
     if not good:
         # The file of an earlier build names other libraries.
-        (directory / workspace.BUNDLE_FILE).unlink(missing_ok=True)
+        (directory / BUNDLE_FILE).unlink(missing_ok=True)
         return Built(results, errors, broken, bundle_error=no_wheel, unmade_wheels=patterns)
     if no_wheel:
         forms = replace(forms, wheel="", jax=False)
-    write_if_changed(directory / workspace.BUNDLE_FILE, setup.made.bundle_file(good, forms))
+    write_if_changed(directory / BUNDLE_FILE, workspace.bundle_file(good, forms))
     packages = f"bundle and wheel {forms.wheel}" if forms.wheel else "bundle"
     log.info(f"{file}: {packages} of {', '.join(good)}")
     # This build would overwrite the execution log of the libraries.
     unlogged = replace(options, more=tuple(w for w in options.more if not w.startswith(_LOG)))
-    targets = [workspace.BUNDLE, *([workspace.WHEEL] if forms.wheel else [])]
-    events = build(setup.bazel, directory, targets, unlogged, environ)
-    bundle, wheels, error = _bundle(events, targets)
+    packaging = [BUNDLE, *([WHEEL] if forms.wheel else [])]
+    events = build(workspace.bazel, directory, packaging, unlogged, environ)
+    bundle, wheels, error = _bundle(events, packaging)
     reasons = "\n".join(text for text in (error, no_wheel) if text)
     return Built(results, errors, broken, bundle, wheels, reasons, () if wheels else patterns)
 
@@ -124,21 +125,21 @@ class Built:
 
 
 def _bundle(
-    events: EventReader, targets: Sequence[str]
+    events: EventReader, labels: Sequence[str]
 ) -> tuple[Path | None, tuple[Path, ...], str]:
     """Return the bundle and its wheels, and the error of a missing one."""
-    results = {label: events.targets.get(label) for label in targets}
+    results = {label: events.targets.get(label) for label in labels}
     outputs = {
         label: result.outputs.get(DEFAULT_OUTPUTS, ()) if result else ()
         for label, result in results.items()
     }
     # Bazel reports a directory, or the files in it.
-    found = [path if path.is_dir() else path.parent for path in outputs[workspace.BUNDLE]]
+    found = [path if path.is_dir() else path.parent for path in outputs[BUNDLE]]
     holding = [path for path in found if (path / RECORD).is_file()]
     directory = min(holding, key=lambda path: len(path.parts)) if holding else None
     # The names of the others begin with the host's package.
-    wheels = tuple(sorted(outputs.get(workspace.WHEEL, ()), key=lambda path: len(path.name)))
-    if directory and (wheels or workspace.WHEEL not in targets):
+    wheels = tuple(sorted(outputs.get(WHEEL, ()), key=lambda path: len(path.name)))
+    if directory and (wheels or WHEEL not in labels):
         return directory, wheels, ""
     # Actions write errors to standard error; rules and BUILD files call fail.
     messages = [messages_of(action).strip() for _, action in sorted(events.failed.items())]
@@ -217,7 +218,7 @@ def _function_records(
 
 def _library_files(chosen: ResolvedBuild, results: Mapping[str, TargetResult]) -> dict[str, str]:
     """Return the file name of each module's library, also of failed ones."""
-    plans = [path for result in results.values() for path in result.outputs.get(PLAN, ())]
+    plans = [path for result in results.values() for path in result.outputs.get(_PLAN, ())]
     planned: list[PlannedModule | PythonModule | TorchModule] = []
     if plans:
         plan = Plan.from_json(plans[0].read_text(encoding="utf-8"))

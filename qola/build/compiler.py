@@ -97,13 +97,12 @@ def _make(directory: Path, ruleset: Path, environ: Mapping[str, str], label: str
     files = {
         ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n"
         + workspace.shown_in_sandboxes((directory, ruleset)),
-        ".bazelversion": (ruleset / ".bazelversion").read_text(encoding="utf-8"),
         # A target of this workspace, whose name Bazel's events have.
         "BUILD.bazel": starlark.rule("filegroup", name="made", srcs=[label]) + "\n",
         "MODULE.bazel": "\n\n".join(module) + "\n",
     }
     place = directory / "workspace"
-    workspace.write(place, files)
+    workspace.write(place, ruleset, files)
     try:
         events = build(bazel, place, ["//:made"], BuildOptions(), environ)
     finally:

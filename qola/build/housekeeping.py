@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from qola.build.outputs import LOCKS, OUTPUTS, OutputBase
-from qola.build.workspace import WORKSPACES
+from qola.build.outputs import LOCKS, OUTPUTS, OutputBase, try_lock
+from qola.build.workspace import DISK, WORKSPACES
 from qola.common.answers import DIRECTORY as ANSWERS
 from qola.fetch.git import TREES
 from qola_base.progress import log
 
-_BY_FILE = frozenset({"disk", "verdicts", ANSWERS})
+_BY_FILE = frozenset({DISK, "verdicts", ANSWERS})
 """Directories whose files are used independently; each use updates the time stamp."""
 
 _PRUNED = (
-    "disk",
+    DISK,
     "emulators",
     "prebuilt",
     "verdicts",
@@ -57,23 +55,11 @@ def prune(cache: Path, days: float) -> int:
             with suppress(OSError, ValueError):
                 os.kill(int((OutputBase(path).base / "server/server.pid.txt").read_text()), 0)
                 continue
-            with _unused(path) as free:
-                if free:
+            with ExitStack() as stack:
+                locks = filter(Path.is_file, (path / name for name in LOCKS))
+                if all(try_lock(stack.enter_context(lock.open())) for lock in locks):
                     freed += _remove(path, f"{name}/{path.name}")
     return freed
-
-
-@contextmanager
-def _unused(directory: Path) -> Iterator[bool]:
-    """Lock a directory for the block; yield False if another process uses it."""
-    with ExitStack() as stack:
-        try:
-            for lock in filter(Path.is_file, (directory / name for name in LOCKS)):
-                fcntl.flock(stack.enter_context(lock.open()), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def _used(directory: Path) -> float:

@@ -70,11 +70,11 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
         own_directory(found.directory)
         with ExitStack() as stack:
             lock, users = (stack.enter_context((found.directory / n).open("a")) for n in LOCKS)
-            if not _locked(lock):
+            if not try_lock(lock):
                 continue
             last = found.directory / _WORKSPACE
             same = last.is_file() and last.read_bytes() == os.fsencode(workspace.name)
-            if not same and not _locked(users):
+            if not same and not try_lock(users):
                 continue
             # New users need the other lock, too.
             fcntl.flock(users, fcntl.LOCK_UN)
@@ -88,7 +88,7 @@ def output_base(cache: Path, source: str, workspace: Path) -> Iterator[OutputBas
             return
 
 
-def _locked(file: IO[str]) -> bool:
+def try_lock(file: IO[str]) -> bool:
     """Lock a file exclusively; return False if another process holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qola.build import workspace
 from qola.build.bazel import BuildOptions, build
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.forms import ChoiceError, modules_with_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import ResolvedBuild, set_up
+from qola.build.setup import ResolvedBuild
+from qola.build.workspace import PACK, PACK_FILE, set_up
 from qola_base.errors import Finding
 from qola_base.files import whole, write_if_changed
 from qola_base.progress import log
@@ -64,15 +64,14 @@ def build_pack(
     Raises:
         QolaError: nothing could be built, or no module has a requested kernel.
     """
-    setup = set_up(chosen, environ)
-    place, directory = chosen.manifest.file, setup.directory
+    workspace = set_up(chosen, environ)
+    place, directory = chosen.manifest.file, workspace.directory
     names = modules_with_kernels(chosen.modules, place)
-    with setup.workspace():
-        text = setup.made.pack_file(names, kernels)
-        write_if_changed(directory / workspace.PACK_FILE, text)
+    with workspace.opened():
+        write_if_changed(directory / PACK_FILE, workspace.pack_file(names, kernels))
         log.info(f"{place}: pack of {', '.join(names)}, AITER {chosen.aiter.describe()}")
-        events = build(setup.bazel, directory, [workspace.PACK], options, environ)
-        (result,) = results_of(events, {"pack": workspace.PACK}).values()
+        events = build(workspace.bazel, directory, [PACK], options, environ)
+        (result,) = results_of(events, {"pack": PACK}).values()
         packs = [path for path in result.outputs.get(DEFAULT_OUTPUTS, ()) if path.suffix == SUFFIX]
         if not result.success:
             return describe_failure(result, events)

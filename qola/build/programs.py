@@ -9,14 +9,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qola.build import workspace
 from qola.build.bazel import BuildOptions, beside, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.outputs import OutputBase
 from qola.build.progress import planned_kernels
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import ResolvedBuild, Setup, resolve_build, set_up, write_workspace
+from qola.build.setup import ResolvedBuild, resolve_build
+from qola.build.workspace import (
+    WORKSPACES,
+    Workspace,
+    module_text,
+    programs_text,
+    set_up,
+    write,
+)
 from qola.checkout.request import AiterOptions
 from qola.common.ruleset import ruleset_root
 from qola.manifest.load import load
@@ -48,20 +55,20 @@ def build_program(
     """Build the libraries of a manifest, and a program that runs their host code.
 
     Args:
-        name: one of `workspace.PROGRAMS`, whose package defines the program's arguments.
+        name: one of `qola.build.workspace.PROGRAMS`, whose package defines the program's arguments.
 
     Raises:
         QolaError: nothing could be built.
     """
-    setup = set_up(chosen, environ)
-    place, directory = chosen.manifest.file, setup.directory
+    workspace = set_up(chosen, environ)
+    place, directory = chosen.manifest.file, workspace.directory
     names = modules_with_kernels(chosen.modules, place)
-    with setup.workspace() as outputs:
-        text = setup.made.program_file(name, names)
+    with workspace.opened() as outputs:
+        text = programs_text([workspace.program(name, name, names)])
         write_if_changed(directory / name / "BUILD.bazel", text)
         log.info(f"{place}: {', '.join(names)}, AITER {chosen.aiter.describe()}")
         target = f"//{name}:{name}"
-        events = build(setup.bazel, directory, [target], options, environ)
+        events = build(workspace.bazel, directory, [target], options, environ)
         (result,) = results_of(events, {name: target}).values()
         # The program runs after other builds may start.
         outputs.keep()
@@ -98,18 +105,17 @@ def build_programs(
 
     Args:
         manifests: text of each manifest, by a name that is valid for a Bazel repository.
-        kind: one of `workspace.PROGRAMS`.
+        kind: one of `qola.build.workspace.PROGRAMS`.
         aiter: the AITER of all.
 
     Raises:
         QolaError: nothing could be tried, or a manifest is invalid.
     """
     digest = sha256_of_text(ruleset_root().as_posix())[:16]
-    directory = cache_directory(environ) / workspace.WORKSPACES / f"kernels-{digest}"
+    directory = cache_directory(environ) / WORKSPACES / f"kernels-{digest}"
     with ExitStack() as stack:
         stack.enter_context(locked(directory, "build of kernels"))
-        directory.mkdir(parents=True, exist_ok=True)
-        setups: dict[str, Setup] = {}
+        workspaces: dict[str, Workspace] = {}
         chosen: ResolvedBuild | None = None
         for name, text in manifests.items():
             file = directory / f"{name}.toml"
@@ -120,14 +126,14 @@ def build_programs(
             else:
                 manifest = load(file, display=file.name)
                 chosen = replace(chosen, manifest=manifest, file=file, modules=manifest.modules)
-            setups[name] = set_up(chosen, environ)
-        first = next(iter(setups.values()))
+            workspaces[name] = set_up(chosen, environ)
+        first = next(iter(workspaces.values()))
         # Names of manifests are digests, so no build overwrites the programs of another.
         outputs = stack.enter_context(first.output_base(directory))
-        _write(directory, setups, kind, outputs)
+        _write(directory, workspaces, kind, outputs)
         labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
         log.info(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
-        modules = {s.made.name: [m.name for m in s.chosen.modules] for s in setups.values()}
+        modules = {w.name: [m.name for m in w.chosen.modules] for w in workspaces.values()}
         kernels = planned_kernels(modules)
         events = build(first.bazel, directory, [*labels.values()], options, environ, kernels)
         try:
@@ -145,17 +151,20 @@ def _find_program(name: str, result: TargetResult, events: EventReader) -> Built
     return BuiltProgram(None, describe_failure(result, events))
 
 
-def _write(directory: Path, setups: Mapping[str, Setup], kind: str, outputs: OutputBase) -> None:
-    made = [setup.made for setup in setups.values()]
-    first = next(iter(setups.values()))
-    files = dict(first.made.files(first.bazel_version, directory, outputs.base))
-    files["MODULE.bazel"] = workspace.module_text(first.made.ruleset, first.made.aiter, made)
+def _write(
+    directory: Path, workspaces: Mapping[str, Workspace], kind: str, outputs: OutputBase
+) -> None:
+    first = next(iter(workspaces.values()))
+    names = [workspace.name for workspace in workspaces.values()]
+    files = dict(first.files(directory, outputs.base))
+    files["MODULE.bazel"] = module_text(first.ruleset, first.chosen.aiter, names)
     # Only programs are built.
-    files["BUILD.bazel"] = workspace.programs_text([])
+    files["BUILD.bazel"] = programs_text([])
     programs = []
-    for name, setup in setups.items():
-        files |= setup.made.manifest_files()
-        modules = modules_with_kernels(setup.chosen.modules, setup.chosen.manifest.file)
-        programs.append(setup.made.program(name, kind, modules))
-    files[f"{_PROGRAMS}/BUILD.bazel"] = workspace.programs_text(programs)
-    write_workspace(directory, files)
+    for name, workspace in workspaces.items():
+        files |= workspace.manifest_files()
+        chosen = workspace.chosen
+        modules = modules_with_kernels(chosen.modules, chosen.manifest.file)
+        programs.append(workspace.program(name, kind, modules))
+    files[f"{_PROGRAMS}/BUILD.bazel"] = programs_text(programs)
+    write(directory, first.ruleset, files)

@@ -1,16 +1,12 @@
-"""Prepares a build of a manifest: Bazel, AITER source and workspace."""
+"""Resolves the request of a build: its modules, AITER source, archs and forms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from qola.build import workspace
-from qola.build.bazel import LOG, find_bazel
 from qola.build.forms import choose_forms
-from qola.build.outputs import OutputBase, output_base
 from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
 from qola.common.layout import FUNCTIONS, TRITON
@@ -19,42 +15,6 @@ from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan import torch_variants
 from qola.plan.spec import BuildRequest, BuildSpec, Forms
-from qola.plan.triton_kernels import triton_files
-from qola_base.cache import cache_directory, locked, refuse_foreign
-
-
-@dataclass(frozen=True)
-class Setup:
-    """A resolved build with the command of Bazel, the cache, and the workspace in its directory."""
-
-    chosen: ResolvedBuild
-    bazel: list[str]
-    made: workspace.Workspace
-    cache: Path
-    directory: Path
-    bazel_version: str
-
-    @contextmanager
-    def workspace(self) -> Iterator[OutputBase]:
-        """Write the workspace, and lock it for the block; other builds of the manifest wait."""
-        with (
-            locked(self.directory, "build of this manifest"),
-            self.output_base(self.directory) as outputs,
-        ):
-            files = self.made.files(self.bazel_version, self.directory, outputs.base)
-            write_workspace(self.directory, files)
-            yield outputs
-
-    def output_base(self, directory: Path) -> AbstractContextManager[OutputBase]:
-        """Lock an output base for a workspace."""
-        fetched = f"{self.made.ruleset}\n{self.made.aiter.to_starlark()}"
-        return output_base(self.cache, fetched, directory)
-
-
-def write_workspace(directory: Path, files: Mapping[str, str]) -> None:
-    """Write a workspace's files, and remove the log of the last build."""
-    workspace.write(directory, files)
-    (directory / LOG).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -123,34 +83,3 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
         triton=triton,
         functions=bool(manifest.functions) and not request.groups,
     )
-
-
-def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Setup:
-    """Return the setup of a build, without writing anything.
-
-    Raises:
-        ToolchainError: Bazel was not found.
-        QolaError: another user may have written Bazel's disk cache.
-    """
-    ruleset = ruleset_root()
-    bazel = find_bazel(environ, ruleset)
-    manifest, file = chosen.manifest, chosen.file
-    cache = cache_directory(environ)
-    refuse_foreign(cache / "disk")
-    made = workspace.Workspace(
-        name=workspace.repository_name(file),
-        manifest=manifest.text,
-        # All modules, so that builds of different groups share a workspace.
-        modules=tuple(m.name for m in torch_variants.all_modules(manifest, chosen.spec.mode)),
-        ruleset=ruleset,
-        aiter=chosen.aiter,
-        spec=chosen.spec,
-        disk_cache=cache / "disk",
-        python=triton_files(manifest, file),
-        triton=bool(manifest.triton),
-        functions=bool(manifest.functions),
-        for_aiter=manifest.for_aiter,
-    )
-    directory = workspace.directory_of(cache, file, ruleset)
-    version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
-    return Setup(chosen, bazel, made, cache, directory, version)

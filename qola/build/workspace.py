@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+from qola.build.bazel import LOG, find_bazel
 from qola.build.forms import without_form
+from qola.build.outputs import OutputBase, output_base
+from qola.build.setup import ResolvedBuild
 from qola.checkout.source import AiterSource
 from qola.common import starlark
 from qola.common.layout import FUNCTIONS, TRITON
+from qola.common.ruleset import ruleset_root
 from qola.common.version import __version__
-from qola.plan.spec import BuildSpec, Forms
+from qola.plan import torch_variants
+from qola.plan.spec import Forms
+from qola.plan.triton_kernels import triton_files
+from qola_base.cache import cache_directory, locked, refuse_foreign
 from qola_base.files import sha256_of_text, write_if_changed
 
 _HEADER = f"# Written by qola {__version__} (qola build); do not edit."
@@ -42,49 +50,70 @@ build --sandbox_add_mount_pair=/tmp
 
 @dataclass(frozen=True)
 class Workspace:
-    """The content of a workspace.
+    """The Bazel workspace of a build.
 
     Attributes:
-        name: name of the manifest; its repository is @qola_<name>.
-        manifest: text of the manifest.
-        modules: modules that get a target.
-        python: Python files of the manifest's Triton kernels, by path.
-        triton: the manifest has Triton kernels.
-        functions: it has functions of AITER's second JIT.
-        for_aiter: AITER's own Python imports the modules.
+        bazel: the command of Bazel.
+        cache: qola's cache directory, with workspaces, output bases and Bazel's disk cache.
     """
 
-    name: str
-    manifest: str
-    modules: tuple[str, ...]
+    chosen: ResolvedBuild
+    bazel: Sequence[str]
     ruleset: Path
-    aiter: AiterSource
-    disk_cache: Path
-    spec: BuildSpec = field(default_factory=BuildSpec)
-    python: Mapping[str, str] = field(default_factory=dict)
-    triton: bool = False
-    functions: bool = False
-    for_aiter: bool = False
+    cache: Path
 
-    def files(self, version: str, directory: Path, output_base: Path) -> Mapping[str, str]:
-        """Return the workspace's files by name; `version` is for Bazelisk."""
-        paths = [directory, output_base, self.ruleset, *filter(None, [self.aiter.root])]
+    @property
+    def name(self) -> str:
+        """The Bazel name of the manifest; its repository is @qola_<name>."""
+        return repository_name(self.chosen.file)
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the workspace, the same for each build of the manifest by this qola."""
+        digest = sha256_of_text(f"{self.chosen.file}\n{self.ruleset}")
+        return self.cache / WORKSPACES / f"{self.name}-{digest[:16]}"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Modules with a target: all, so that builds of different groups share a workspace."""
+        chosen = self.chosen
+        every = torch_variants.all_modules(chosen.manifest, chosen.spec.mode)
+        return tuple(module.name for module in every)
+
+    @contextmanager
+    def opened(self) -> Iterator[OutputBase]:
+        """Write the workspace, and lock it for the block; other builds of the manifest wait."""
+        with (
+            locked(self.directory, "build of this manifest"),
+            self.output_base(self.directory) as outputs,
+        ):
+            write(self.directory, self.ruleset, self.files(self.directory, outputs.base))
+            yield outputs
+
+    def output_base(self, directory: Path) -> AbstractContextManager[OutputBase]:
+        """Lock an output base for a workspace in a directory."""
+        fetched = f"{self.ruleset}\n{self.chosen.aiter.to_starlark()}"
+        return output_base(self.cache, fetched, directory)
+
+    def files(self, directory: Path, output_base: Path) -> Mapping[str, str]:
+        """Return the workspace's files by name."""
+        chosen = self.chosen
+        paths = [directory, output_base, self.ruleset, *filter(None, [chosen.aiter.root])]
         return {
-            ".bazelrc": self.bazelrc(output_base, paths),
-            ".bazelversion": version,
+            ".bazelrc": self._bazelrc(output_base, paths),
             "BUILD.bazel": self.build_file(),
-            "MODULE.bazel": self.module_file(),
+            "MODULE.bazel": module_text(self.ruleset, chosen.aiter, [self.name]),
             **self.manifest_files(),
-            **self.python,
+            **triton_files(chosen.manifest, chosen.file),
         }
 
     def manifest_files(self) -> Mapping[str, str]:
         """Return the files of the manifest and its BuildSpec by name."""
-        return {f"{self.name}.toml": self.manifest, f"{self.name}.json": self.spec.to_json()}
-
-    def module_file(self) -> str:
-        """Return MODULE.bazel."""
-        return module_text(self.ruleset, self.aiter, [self])
+        chosen = self.chosen
+        return {
+            f"{self.name}.toml": chosen.manifest.text,
+            f"{self.name}.json": chosen.spec.to_json(),
+        }
 
     def build_file(self) -> str:
         """Return BUILD.bazel: a library per module, and a lazy one if the module has that form."""
@@ -95,69 +124,63 @@ class Workspace:
             starlark.rule(
                 "qola_library",
                 name=name,
-                library=f"@qola_{self.name}//:{name}",
+                library=self.label(name),
                 visibility=["//bundle:__pkg__"],
             )
             for name in (*self.modules, *lazy)
         ]
-        for name, label, exists in (
-            (TRITON, self._triton_library, self.triton),
-            (FUNCTIONS, self._functions, self.functions),
-        ):
-            if exists:
-                # A target of this workspace, whose name Bazel's events have.
-                libraries.append(starlark.rule("filegroup", name=name, srcs=[label]))
-        load = 'load("@qola//rules:defs.bzl", "qola_library")'
-        return "\n\n".join([_HEADER, load, *libraries]) + "\n"
+        manifest = self.chosen.manifest
+        # Targets of this workspace, whose names Bazel's events have.
+        if manifest.triton:
+            srcs = [self.label(_TRITON_LIBRARY)]
+            libraries.append(starlark.rule("filegroup", name=TRITON, srcs=srcs))
+        if manifest.functions:
+            srcs = [self.label(FUNCTIONS)]
+            libraries.append(starlark.rule("filegroup", name=FUNCTIONS, srcs=srcs))
+        return _build_text(["qola_library"], libraries)
 
-    @property
-    def _triton_library(self) -> str:
-        return f"@qola_{self.name}//:triton_library"
-
-    @property
-    def _functions(self) -> str:
-        return f"@qola_{self.name}//:{FUNCTIONS}"
+    def label(self, target: str) -> str:
+        """Return the label of a target in the repository of the manifest."""
+        return f"@qola_{self.name}//:{target}"
 
     def bundle_file(self, modules: Sequence[str], forms: Forms) -> str:
         """Return BUNDLE_FILE for modules, TRITON and FUNCTIONS."""
         in_triton, with_functions = TRITON in modules, FUNCTIONS in modules
         modules = [name for name in modules if name not in (TRITON, FUNCTIONS)]
         static = forms.static and bool(modules)
-        rules = ["qola_bundle"]
-        calls = []
+        for_aiter = self.chosen.manifest.for_aiter
+        calls: dict[str, str] = {}
+
+        def call(rule: str, **values: str | bool | Sequence[str] | None) -> None:
+            calls[rule] = starlark.rule(rule, **values)
+
         if static:
-            rules.append("qola_static_library")
-            archives = [f"@qola_{self.name}//:{module}" for module in modules]
-            calls.append(starlark.rule("qola_static_library", name="static", modules=archives))
-        bundle = starlark.rule(
+            archives = [self.label(module) for module in modules]
+            call("qola_static_library", name="static", modules=archives)
+        call(
             "qola_bundle",
             name="bundle",
-            for_aiter=self.for_aiter or None,
-            functions=self._functions if with_functions else None,
+            for_aiter=for_aiter or None,
+            functions=self.label(FUNCTIONS) if with_functions else None,
             libraries=targets(modules, forms.lazy),
             split=forms.split or None,
             static=":static" if static else None,
-            triton=self._triton_library if in_triton else None,
+            triton=self.label(_TRITON_LIBRARY) if in_triton else None,
         )
-        calls.append(bundle)
         if forms.wheel:
-            rules.append("qola_wheel")
-            calls.append(
-                starlark.rule(
-                    "qola_wheel",
-                    name="wheel",
-                    bundle=":bundle",
-                    # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
-                    external_libraries=None if self.for_aiter else ["libamdhip64.so"],
-                    jax="@qola//runtime/jax" if forms.jax else None,
-                    package=self._wheel_package(forms),
-                    platform=None if self.for_aiter else "manylinux_2_28_x86_64",
-                    split=forms.split or None,
-                    version=forms.wheel,
-                )
+            call(
+                "qola_wheel",
+                name="wheel",
+                bundle=":bundle",
+                # The same as in qola_manifest_targets. PyTorch decides for AITER's modules.
+                external_libraries=None if for_aiter else ["libamdhip64.so"],
+                jax="@qola//runtime/jax" if forms.jax else None,
+                package=self._wheel_package(forms),
+                platform=None if for_aiter else "manylinux_2_28_x86_64",
+                split=forms.split or None,
+                version=forms.wheel,
             )
-        load = f'load("@qola//rules:defs.bzl", {", ".join(map(starlark.string, rules))})'
-        return "\n\n".join([_HEADER, load, *calls]) + "\n"
+        return _build_text(sorted(calls), calls.values())
 
     def wheel_patterns(self, forms: Forms) -> tuple[str, ...]:
         """Return patterns of the file names of a wheel and of the wheels of its archs."""
@@ -170,32 +193,39 @@ class Workspace:
 
     def pack_file(self, modules: Sequence[str], kernels: Sequence[str]) -> str:
         """Return PACK_FILE: the pack of these kernels, or of all kernels of the modules."""
-        labels = [f"@qola_{self.name}//:{module}_kernels" for module in modules]
-        load = 'load("@qola//rules:defs.bzl", "qola_kernel_pack")'
-        pack = starlark.rule(
-            "qola_kernel_pack", name="pack", kernels=kernels or None, modules=labels
-        )
-        return "\n\n".join([_HEADER, load, pack]) + "\n"
-
-    def program_file(self, name: str, modules: Sequence[str]) -> str:
-        """Return the BUILD file of a program that runs these modules' host code, see PROGRAMS."""
-        return programs_text([self.program(name, name, modules)])
+        labels = [self.label(f"{module}_kernels") for module in modules]
+        rule = "qola_kernel_pack"
+        pack = starlark.rule(rule, name="pack", kernels=kernels or None, modules=labels)
+        return _build_text([rule], [pack])
 
     def program(self, name: str, kind: str, modules: Sequence[str]) -> str:
         """Return the target of a program."""
-        labels = [f"@qola_{self.name}//:{module}_emulated" for module in modules]
+        labels = [self.label(f"{module}_emulated") for module in modules]
         tool = f"@qola//qola_lab/{PROGRAMS[kind]}:tool"
         return starlark.rule("emulation_program", name=name, modules=labels, tool=tool)
 
-    def bazelrc(self, output_base: Path, paths: Iterable[Path]) -> str:
+    def _bazelrc(self, output_base: Path, paths: Iterable[Path]) -> str:
         """Return .bazelrc for a build that uses the given directories."""
         # Quoted as for a shell: a blank in a path would end the option.
         text = _BAZELRC.format(
             header=_HEADER,
-            disk_cache=shlex.quote(f"--disk_cache={self.disk_cache}"),
+            disk_cache=shlex.quote(f"--disk_cache={self.cache / DISK}"),
             output_base=shlex.quote(f"--output_base={output_base}"),
         )
         return text + shown_in_sandboxes(paths)
+
+
+def set_up(chosen: ResolvedBuild, environ: Mapping[str, str]) -> Workspace:
+    """Return the workspace of a build, without writing anything.
+
+    Raises:
+        ToolchainError: Bazel was not found.
+        QolaError: another user may have written Bazel's disk cache.
+    """
+    ruleset, cache = ruleset_root(), cache_directory(environ)
+    bazel = find_bazel(environ, ruleset)
+    refuse_foreign(cache / DISK)
+    return Workspace(chosen, bazel, ruleset, cache)
 
 
 def shown_in_sandboxes(paths: Iterable[Path]) -> str:
@@ -211,10 +241,10 @@ def overrides(ruleset: Path) -> list[str]:
     ]
 
 
-def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace]) -> str:
-    """Return MODULE.bazel for manifests with the same AITER source."""
+def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[str]) -> str:
+    """Return MODULE.bazel for manifests, by their Bazel names, with the same AITER source."""
     # The ROCm is part of a prebuilt bundle's key.
-    repositories = [*(f"qola_{manifest.name}" for manifest in manifests), ROCM]
+    repositories = [*(f"qola_{name}" for name in manifests), ROCM]
     use = [
         'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
         aiter.to_starlark(),
@@ -222,7 +252,7 @@ def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace
             starlark.rule(
                 "qola.manifest", name=name, file=f"//:{name}.toml", spec=f"//:{name}.json"
             )
-            for name in (manifest.name for manifest in manifests)
+            for name in manifests
         ),
         f"use_repo(qola, {', '.join(map(starlark.string, repositories))})",
     ]
@@ -238,8 +268,15 @@ def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[Workspace
 
 def programs_text(programs: Iterable[str]) -> str:
     """Return a BUILD file with programs that run libraries without a GPU."""
-    load = 'load("@qola//rules/private:generated.bzl", "emulation_program")'
-    return "\n\n".join([_HEADER, load, *programs]) + "\n"
+    return _build_text(["emulation_program"], programs, "@qola//rules/private:generated.bzl")
+
+
+def _build_text(
+    symbols: Iterable[str], calls: Iterable[str], file: str = "@qola//rules:defs.bzl"
+) -> str:
+    """Return a BUILD file with calls of symbols of a .bzl file."""
+    load = ", ".join(map(starlark.string, (file, *symbols)))
+    return "\n\n".join([_HEADER, f"load({load})", *calls]) + "\n"
 
 
 BUNDLE_FILE = "bundle/BUILD.bazel"
@@ -258,6 +295,11 @@ PROGRAMS = {"verify": "verify", "dispatch": "fmha"}
 WORKSPACES = "workspaces"
 """Directory of workspaces in the cache."""
 
+DISK = "disk"
+"""Directory of Bazel's disk cache there."""
+
+_TRITON_LIBRARY = "triton_library"
+
 _LAZY = "_lazy"
 """Suffix of a lazy library's target."""
 
@@ -272,19 +314,17 @@ def repository_name(manifest: Path) -> str:
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
 
 
-def directory_of(cache: Path, manifest: Path, ruleset: Path) -> Path:
-    """Return the directory of a manifest's workspace, the same for each build by this qola."""
-    digest = sha256_of_text(f"{manifest}\n{ruleset}")
-    return cache / WORKSPACES / f"{repository_name(manifest)}-{digest[:16]}"
+def write(directory: Path, ruleset: Path, files: Mapping[str, str]) -> None:
+    """Write changed files of a workspace, with the version of Bazel of a ruleset, for Bazelisk.
 
-
-def write(directory: Path, files: Mapping[str, str]) -> None:
-    """Write changed files of a workspace, and remove manifests of earlier builds."""
-    directory.mkdir(parents=True, exist_ok=True)
+    Removes manifests of earlier builds, and the log of the last one.
+    """
+    (directory / LOG).unlink(missing_ok=True)
     for stale in (*directory.glob("*.toml"), *directory.glob("*.json")):
         if stale.name not in files:
             stale.unlink()
-    for name, text in sorted(files.items()):
+    version = (ruleset / ".bazelversion").read_text(encoding="utf-8")
+    for name, text in sorted({**files, ".bazelversion": version}.items()):
         write_if_changed(directory / name, text)
 
 

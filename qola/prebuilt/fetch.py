@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
-from qola.build import workspace
 from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import without_form
 from qola.build.install import BuildResult
-from qola.build.setup import ResolvedBuild, set_up
+from qola.build.setup import ResolvedBuild
+from qola.build.workspace import ROCM, set_up
 from qola.common.ruleset import ruleset_root
 from qola.manifest.constants import AITER
 from qola.plan.spec import Forms
@@ -95,19 +95,19 @@ def _ask_bazel(
     chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str]
 ) -> Path:
     """Return rocm.json, which Bazel writes when it detects this machine's ROCm."""
-    setup = set_up(chosen, environ)
-    label = f"@{workspace.ROCM}//:rocm.json"
+    workspace = set_up(chosen, environ)
+    bazel, label = workspace.bazel, f"@{ROCM}//:rocm.json"
     variables = [arg for arg in bazel_args if arg.startswith("--repo_env=")]
-    command = [*setup.bazel, *own_settings_alone(), "query", "--output=location", *variables, label]
-    with setup.workspace():
+    command = [*bazel, *own_settings_alone(), "query", "--output=location", *variables, label]
+    with workspace.opened():
         log.info("looking for the ROCm of this machine")
-        run = ask(command, environ, setup.directory)
+        run = ask(command, environ, workspace.directory)
     file = Path(run.stdout.partition(":")[0])
     if run.returncode or not file.is_file():
         raise ToolchainError(
             Finding(
                 f"{identity.ROCM_VARIABLE}, of which Bazel is asked",
-                no_build(" ".join(setup.bazel), run.returncode, run.stderr or run.stdout).found,
+                no_build(" ".join(bazel), run.returncode, run.stderr or run.stdout).found,
                 "a ROCm whose versions are known: they are part of a prebuilt bundle's key",
                 f"{identity.ROCM_VARIABLE}=pinned takes the ROCm that qola pins; qola build "
                 "--no-prebuilt asks for none",

@@ -10,8 +10,9 @@ from pathlib import Path
 import minisign
 
 from qola.build.bazel import BuildOptions, own_settings_alone
-from qola.build.build import PLAN, build_all
-from qola.build.setup import ResolvedBuild, set_up
+from qola.build.build import build_all
+from qola.build.setup import ResolvedBuild
+from qola.build.workspace import set_up
 from qola.common.version import docs_url
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
@@ -48,11 +49,10 @@ def build_archive(
     output: Path,
 ) -> Archive:
     """Build a bundle without settings outside of its key, and pack it; all modules must build."""
-    setup = set_up(chosen, environ)
-    setup = replace(setup, bazel=[*setup.bazel, *own_settings_alone()])
-    options = replace(options, more=(f"--output_groups=+{PLAN}", *options.more))
-    with setup.workspace():
-        built = build_all(setup, options, environ)
+    workspace = set_up(chosen, environ)
+    workspace = replace(workspace, bazel=[*workspace.bazel, *own_settings_alone()])
+    with workspace.opened():
+        built = build_all(workspace, options, environ)
         findings = [
             Finding(f"{chosen.manifest.file}: {name}", words, f"{', '.join(chosen.names)} built")
             for name, words in built.errors.items()

@@ -12,7 +12,8 @@ from qola.aiter.attention import MAIN_ROLE
 from qola.build.bazel import BuildOptions, build, child_environment
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import describe_failure, results_of
-from qola.build.setup import resolve_build, set_up
+from qola.build.setup import resolve_build
+from qola.build.workspace import set_up
 from qola.checkout.request import AiterOptions
 from qola.codegen.types import FieldValue, KernelInstance
 from qola.manifest.fields import BWD_VARIANTS, FWD_VARIANTS, flags
@@ -59,12 +60,12 @@ def _launch(
     request = BuildRequest(
         file, aiter=AiterOptions(library.resolved.request.tree.root, skip_checkout=True)
     )
-    setup = set_up(resolve_build(request, environ), environ)
+    workspace = set_up(resolve_build(request, environ), environ)
     test = f"{module}_launch_test"
-    with setup.workspace():
+    with workspace.opened():
         log.info(f"{library.of}: compiling")
-        label = f"@qola_{setup.made.name}//:{test}"
-        events = build(setup.bazel, setup.directory, [label], BuildOptions(), environ)
+        label = workspace.label(test)
+        events = build(workspace.bazel, workspace.directory, [label], BuildOptions(), environ)
         ended = {found: found for found in events.targets if found.endswith(f":{test}")}
         results = results_of(events, ended)
         if not results or not all(result.success for result in results.values()):

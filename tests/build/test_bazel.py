@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import stat
 import sys
 from pathlib import Path
 
@@ -15,22 +14,14 @@ from qola.build import bazel
 from qola.build.bazel import BuildOptions, build
 from qola_base.errors import ToolchainError
 from qola_base.progress import show_progress
+from tests.support.fake_bazel import write_bazel
 
-_HEAD = f"""\
-#!{sys.executable}
-import json, sys, time
-def say(text): print(text, file=sys.stderr, flush=True)
-def event(**words): events.write(json.dumps(words) + "\\n"); events.flush()
-(name,) = (a.partition("=")[2] for a in sys.argv if a.startswith("--build_event_json_file="))
-"""
 _BUILDS = """\
-events = open(name, "w")
 say("bazelw: fetching what is missing")
 for n in range(60): say(f"INFO: line {n}")
-said = "Analyzing: 2 targets\\nqola: a.toml is planned with 1 warning\\nINFO: x\\n"
-event(id={"progress": {}}, progress={"stderr": said})
+progress("Analyzing: 2 targets\\nqola: a.toml is planned with 1 warning\\nINFO: x\\n")
 time.sleep(0.5)
-event(id={"buildFinished": {}}, finished={"exitCode": {}})
+finish()
 """
 _NO_TREE = """\
 say("bazelw: making the tree")
@@ -45,17 +36,10 @@ sys.exit(2)
 """
 
 
-def program(directory: Path, text: str) -> list[str]:
-    path = directory / "bazel"
-    path.write_text(_HEAD + text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return [str(path)]
-
-
 def run(directory: Path, text: str, *, verbose: bool = False) -> None:
     """Build with a fake Bazel that runs the text."""
     options = BuildOptions(subcommands=verbose)
-    build(program(directory, text), directory, ["//:x"], options, os.environ)
+    build([str(write_bazel(directory, text))], directory, ["//:x"], options, os.environ)
 
 
 def test_bazel_output_is_written_to_a_log(
@@ -81,13 +65,10 @@ def test_bazel_output_is_written_to_a_log(
     assert log.read_text() == before * 2, "a bundle's build hides that of its libraries"
 
 
-_PRINTS_PYTHON = (
-    """\
-import os
+_PRINTS_PYTHON = """\
 say("python " + os.environ.get("QOLA_TORCH", "none"))
+finish()
 """
-    + _BUILDS
-)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +86,8 @@ def test_modules_are_built_for_the_running_python(
 ) -> None:
     """Prevents: a module for another Python than the one that runs `qola build`."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("QOLA_")}
-    bazel = program(tmp_path, _PRINTS_PYTHON)
-    build(bazel, tmp_path, ["//:x"], BuildOptions(), {**clean, **environ})
+    command = [str(write_bazel(tmp_path, _PRINTS_PYTHON))]
+    build(command, tmp_path, ["//:x"], BuildOptions(), {**clean, **environ})
     assert f"python {expected}\n" in (tmp_path / "bazel.log").read_text("utf-8")
 
 
@@ -129,11 +110,9 @@ def test_quiet_shows_warnings(tmp_path: Path) -> None:
 
 
 _REFUSED = """\
-events = open(name, "w")
 for n in range(3):
-    said = "\\x1b[35mWARNING: \\x1b[0mRemote Cache: PUT failed with {answer}\\n<html>\\n"
-    event(id={"progress": {}}, progress={"stderr": said})
-event(id={"buildFinished": {}}, finished={"exitCode": {}})
+    progress("\\x1b[35mWARNING: \\x1b[0mRemote Cache: PUT failed with {answer}\\n<html>\\n")
+finish()
 """
 _NOT_STARTED = """\
 say("ERROR: Failed to query remote execution capabilities: UNAUTHENTICATED: HTTP status code 401")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,53 +13,26 @@ from qola.build.programs import BuiltProgram, build_programs
 from qola.build.setup import resolve_build
 from qola.plan.spec import BuildRequest
 from qola_base.errors import ManifestError, PlanError
+from tests.support.fake_bazel import write_bazel
 
-_BAZEL = f"""#!{sys.executable}
-import json, os, pathlib, sys
-(path,) = [w.partition("=")[2] for w in sys.argv if w.startswith("--build_event_json_file=")]
-file = open(path, "w")
-def event(**values):
-    file.write(json.dumps(values) + "\\n")
-    file.flush()
-def done(label, **values):
-    identity = {{"targetCompleted": {{"label": label}}}}
-    event(id=identity, completed=values, children=values.pop("children", []))
-targets = sys.argv[sys.argv.index("--") + 1 :]
-made = pathlib.Path.cwd() / "made"
-made.write_text("")
-"""
 _ONE_FAILS = """
 for target in targets:
-    if target.endswith("second"):
-        said = pathlib.Path.cwd() / "stderr"
-        said.write_text("kernel.cpp:3:1: error: static assertion failed: no such tile\\n")
-        label = {"label": "@@x//fwd:kernel.object"}
-        action = {"success": False, "type": "QolaCompile", "exitCode": 1}
-        action["stderr"] = {"uri": said.as_uri()}
-        event(id={"actionCompleted": label}, action=action)
-        done("@@" + target, children=[{"actionCompleted": label}])
-        continue
     name = target.rpartition(":")[2]
-    program = pathlib.Path.cwd() / name
-    program.write_text("")
-    files = [{"name": name, "uri": program.as_uri()}]
-    event(id={"namedSet": {"id": name}}, namedSetOfFiles={"files": files})
-    group = [{"name": "default", "fileSets": [{"id": name}]}]
-    done("@@" + target, success=True, outputGroup=group)
-event(id={"buildFinished": {}}, finished={"exitCode": {"code": 1}})
-sys.exit(1)
+    if name == "second":
+        fail(target, "kernel.cpp:3:1: error: static assertion failed: no such tile\\n")
+    else:
+        build(target, Path(name).absolute())
+finish(1)
 """
 _NONE_IS_TRIED = """
 said = "Error in fail: qola: PlanError: no such kernel (1 error)\\n"
-said += "error: m.toml:1\\n  found     x\\n"
-event(id={"progress": {}}, progress={"stderr": said})
-event(id={"buildFinished": {}}, finished={"exitCode": {"code": 1}})
-sys.exit(1)
+progress(said + "error: m.toml:1\\n  found     x\\n")
+finish(1)
 """
 _NOTHING_IS_MADE = """
 for target in targets:
-    done("@@" + target, success=True)
-event(id={"buildFinished": {}}, finished={"exitCode": {"name": "SUCCESS"}})
+    complete(target, success=True)
+finish()
 """
 MANIFEST = """\
 [build]
@@ -73,12 +44,9 @@ name = "libmha_fwd"
 
 
 def environment(tmp_path: Path, text: str) -> dict[str, str]:
-    """Write a fake Bazel that runs the given text, and return an environment that uses it."""
-    bazel = tmp_path / "bazel"
-    bazel.write_text(_BAZEL + text)
-    bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
-    fake = {"QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    return {**os.environ, **fake}
+    """Return an environment that uses a fake Bazel with the given text."""
+    bazel = write_bazel(tmp_path, text)
+    return {**os.environ, "QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
 def build_several(

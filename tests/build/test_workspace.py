@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qola.build import workspace
-from qola.build.setup import resolve_build
+from qola.build.setup import ResolvedBuild, resolve_build
 from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.source import AiterSource
+from qola.manifest.load import loads
 from qola.plan.spec import BuildRequest, BuildSpec, Forms
+from tests.support.folders import read, write
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "workspace"
-PLAIN = workspace.Workspace(
-    name="te_manifest",
-    manifest='[[modules]]\nname = "libmha_fwd"\n',
-    modules=("libmha_fwd", "libmha_bwd"),
-    ruleset=Path("/opt/qola"),
-    aiter=AiterSource(WheelSource("0.1.7", "a" * 64)),
-    disk_cache=Path("/home/user/.cache/qola/disk"),
-)
+CACHE = Path("/home/user/.cache/qola")
+ATTENTION = '[[modules]]\nname = "libmha_fwd"\n[[modules]]\nname = "libmha_bwd"\n'
+FOR_AITER = '[build]\nmode = "aiter"\n'
+TRITON_KERNEL = '[[triton]]\nkernels = ["scale"]\nfile = "kernels/mine.py"\n'
+
+
+def make_workspace(
+    text: str = ATTENTION,
+    file: Path = Path("/a/te-manifest.toml"),
+    ruleset: Path = Path("/opt/qola"),
+    cache: Path = CACHE,
+    **chosen: Any,
+) -> workspace.Workspace:
+    """Return the workspace of a manifest's text; `chosen` has fields of a ResolvedBuild."""
+    manifest = loads(text, file=file.name)
+    values = {"aiter": AiterSource(WheelSource("0.1.7", "a" * 64)), **chosen}
+    resolved = ResolvedBuild(manifest, file, manifest.modules, **values)
+    return workspace.Workspace(resolved, (), ruleset, cache)
+
+
+PLAIN = make_workspace()
 
 
 def compare_golden(name: str, text: str) -> None:
@@ -36,22 +51,20 @@ def compare_golden(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", ["MODULE.bazel", "BUILD.bazel", ".bazelrc"])
 def test_files(name: str) -> None:
     """Prevents: unnoticed changes of the workspace, which change builds."""
-    cache = Path("/home/user/.cache/qola")
-    files = PLAIN.files("7.7.1\n", cache / "workspaces/it", cache / "outputs/abc-1/base")
+    files = PLAIN.files(CACHE / "workspaces/it", CACHE / "outputs/abc-1/base")
     compare_golden(f"{name.lstrip('.')}.txt", files[name])
-    assert files[".bazelversion"] == "7.7.1\n"
-    assert files["te_manifest.toml"] == PLAIN.manifest
+    assert files["te_manifest.toml"] == ATTENTION
 
 
 def test_every_option_is_written() -> None:
     """Prevents: an option of the command line that Bazel does not get."""
-    everything = replace(
-        PLAIN,
+    everything = make_workspace(
         aiter=AiterSource(LocalSource(Path("/src/aiter")), Path("/src/patches")),
         spec=BuildSpec(("gfx942", "gfx950"), "cpp_itfs", "filtered", override_aiter_commit=True),
     )
-    compare_golden("spec.json", everything.manifest_files()["te_manifest.json"])
-    compare_golden("everything.txt", everything.module_file())
+    files = everything.files(CACHE, CACHE)
+    compare_golden("spec.json", files["te_manifest.json"])
+    compare_golden("everything.txt", files["MODULE.bazel"])
 
 
 @pytest.mark.parametrize("kind", ["", "lazy", "split", "static"])
@@ -65,14 +78,14 @@ def test_bundle(kind: str) -> None:
 
 def test_modules_for_aiter_s_python() -> None:
     """Prevents: a bundle or wheel without a module, or one that needs an installed qola."""
-    changed = replace(PLAIN, for_aiter=True)
+    changed = make_workspace(f'{FOR_AITER}[[modules]]\nname = "module_norm"\n')
     text = changed.bundle_file(["module_norm", "module_quant"], Forms(wheel="1.2"))
     compare_golden("aiter_bundle.txt", text)
 
 
 def test_functions_of_aiter_s_second_jit() -> None:
     """Prevents: functions of a manifest that `qola build` omits, or a bundle without functions."""
-    changed = replace(PLAIN, modules=(), for_aiter=True, functions=True)
+    changed = make_workspace(f'{FOR_AITER}[[functions]]\nname = "pa"\n')
     assert (
         'name = "functions",\n    srcs = ["@qola_te_manifest//:functions"],' in changed.build_file()
     )
@@ -80,19 +93,16 @@ def test_functions_of_aiter_s_second_jit() -> None:
     assert 'functions = "@qola_te_manifest//:functions",\n    libraries = [],' in bundle
 
 
-def test_files_of_triton_kernels() -> None:
+def test_files_of_triton_kernels(tmp_path: Path) -> None:
     """Prevents: a manifest that cannot be planned because the workspace lacks its Python files."""
-    changed = replace(PLAIN, python={"kernels/mine.py": "import triton\n"})
-    places = (Path("/workspace"), Path("/outputs"))
-    files = changed.files("7.7.1\n", *places)
-    assert files.items() - PLAIN.files("7.7.1\n", *places).items() == {
-        ("kernels/mine.py", "import triton\n")
-    }
+    write(tmp_path, {"kernels/mine.py": "import triton\n"})
+    changed = make_workspace(TRITON_KERNEL, tmp_path / "m.toml")
+    assert changed.files(CACHE, CACHE)["kernels/mine.py"] == "import triton\n"
 
 
 def test_library_of_triton_kernels() -> None:
     """Prevents: Triton kernels of a manifest that `qola build` omits, or a bundle without them."""
-    changed = replace(PLAIN, triton=True)
+    changed = make_workspace(f'{ATTENTION}[[triton]]\nkernels = ["attention_forward"]\n')
     compare_golden("triton_BUILD.bazel.txt", changed.build_file())
     lazy = Forms(lazy=True, wheel="1.2")
     compare_golden("triton_bundle.txt", changed.bundle_file(["libmha_fwd", "triton"], lazy))
@@ -123,13 +133,14 @@ def test_modules_without_a_lazy_form() -> None:
     modules = ("libmha_fwd", "module_aiter_enum")
     assert workspace.targets(modules, True) == ["//:libmha_fwd_lazy", "//:module_aiter_enum"]
     assert workspace.targets(modules) == ["//:libmha_fwd", "//:module_aiter_enum"]
-    assert "module_aiter_enum_lazy" not in replace(PLAIN, modules=modules).build_file()
+    text = "".join(f'[[modules]]\nname = "{name}"\n' for name in modules)
+    assert "module_aiter_enum_lazy" not in make_workspace(text).build_file()
 
 
 def test_space_in_the_cache_path() -> None:
     """Prevents: a path with a space that Bazel reads as two options."""
-    changed = replace(PLAIN, disk_cache=Path("/home/a user/disk"))
-    files = changed.files("", Path("/cache/it"), Path("/home/a user/base"))
+    changed = make_workspace(cache=Path("/home/a user"))
+    files = changed.files(Path("/cache/it"), Path("/home/a user/base"))
     lines = files[".bazelrc"].splitlines()
     assert "common '--disk_cache=/home/a user/disk'" in lines
     assert "startup '--output_base=/home/a user/base'" in lines
@@ -145,15 +156,15 @@ def test_commit() -> None:
 def test_sandbox_mounts_sources_below_tmp() -> None:
     """Prevents: sources below /tmp that actions cannot read: the sandbox has a separate /tmp."""
     cache, base = Path("/cache/it"), Path("/cache/base")
-    assert "/tmp" not in PLAIN.files("", cache, base)[".bazelrc"]
+    assert "/tmp" not in PLAIN.files(cache, base)[".bazelrc"]
     local = AiterSource(LocalSource(Path("/tmp/aiter")))
     for changed, *places in (
         (PLAIN, Path("/tmp/it"), base),
         (PLAIN, cache, Path("/tmp/base")),
-        (replace(PLAIN, ruleset=Path("/tmp/qola")), cache, base),
-        (replace(PLAIN, aiter=local), cache, base),
+        (make_workspace(ruleset=Path("/tmp/qola")), cache, base),
+        (make_workspace(aiter=local), cache, base),
     ):
-        assert "--sandbox_add_mount_pair=/tmp" in changed.files("", *places)[".bazelrc"]
+        assert "--sandbox_add_mount_pair=/tmp" in changed.files(*places)[".bazelrc"]
 
 
 @pytest.mark.parametrize(
@@ -175,21 +186,21 @@ def test_repository_name(file: str, name: str) -> None:
 
 def test_directory_is_stable() -> None:
     """Prevents: a second build from scratch, or manifests that share a workspace."""
-    cache, manifest, ruleset = Path("/cache"), Path("/a/te.toml"), Path("/opt/qola")
-    first = workspace.directory_of(cache, manifest, ruleset)
-    assert first == workspace.directory_of(cache, manifest, ruleset)
-    assert first.parent == Path("/cache/workspaces")
+    assert PLAIN.directory == make_workspace().directory
+    assert PLAIN.directory.parent == CACHE / "workspaces"
     others = {
-        workspace.directory_of(cache, Path("/b/te.toml"), ruleset),
-        workspace.directory_of(cache, manifest, Path("/other/qola")),
+        make_workspace(file=Path("/b/te-manifest.toml")).directory,
+        make_workspace(ruleset=Path("/other/qola")).directory,
     }
-    assert len({first, *others}) == 3
+    assert len({PLAIN.directory, *others}) == 3
 
 
 def test_unchanged_workspace_is_not_rewritten(tmp_path: Path) -> None:
     """Prevents: new time stamps that make Bazel plan again, or a manifest of an earlier build."""
-    workspace.write(tmp_path, {"MODULE.bazel": "a\n", "old.toml": ""})
-    before = (tmp_path / "MODULE.bazel").stat().st_mtime_ns
-    workspace.write(tmp_path, {"MODULE.bazel": "a\n", "new.toml": ""})
-    assert (tmp_path / "MODULE.bazel").stat().st_mtime_ns == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["MODULE.bazel", "new.toml"]
+    ruleset, directory = write(tmp_path / "qola", {".bazelversion": "7.7.1\n"}), tmp_path / "it"
+    workspace.write(directory, ruleset, {"MODULE.bazel": "a\n", "old.toml": ""})
+    before = (directory / "MODULE.bazel").stat().st_mtime_ns
+    write(directory, {"bazel.log": "of the last build"})
+    workspace.write(directory, ruleset, {"MODULE.bazel": "a\n", "new.toml": ""})
+    assert (directory / "MODULE.bazel").stat().st_mtime_ns == before
+    assert [*read(directory)] == [".bazelversion", "MODULE.bazel", "new.toml"]

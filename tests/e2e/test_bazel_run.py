@@ -14,9 +14,11 @@ import pytest
 from qola.build.bazel import BuildOptions, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import first_errors
+from qola.build.setup import ResolvedBuild
 from qola.build.workspace import Workspace
 from qola.checkout.prepare import WheelSource
 from qola.checkout.source import AiterSource
+from qola.manifest.load import loads
 from qola_base.errors import ToolchainError
 from tests.e2e.nested_bazel import QOLA, Bazel, environment
 from tests.e2e.nested_bazel import find_bazel as bazel_program
@@ -145,7 +147,7 @@ def test_manifests_have_one_server(bazel: Bazel) -> None:
     pids = []
     for name in ("first", "second"):
         directory = bazel.workspace.with_name(name)
-        files = workspace(directory.parent / "disk").files("", directory, base)
+        files = workspace(directory.parent).files(directory, base)
         write(directory, {".bazelrc": files[".bazelrc"], "MODULE.bazel": ""})
         command = [bazel_program(), "info", "server_pid", "output_base"]
         run = subprocess.run(command, cwd=directory, check=True, text=True, stdout=subprocess.PIPE)
@@ -159,10 +161,12 @@ def test_manifests_have_one_server(bazel: Bazel) -> None:
     subprocess.run([bazel_program(), "shutdown"], cwd=directory, check=True)
 
 
-def workspace(disk_cache: Path) -> Workspace:
+def workspace(cache: Path) -> Workspace:
     """Return a workspace of qola build; its startup options are equal for all manifests."""
+    manifest = loads('[[modules]]\nname = "libmha_fwd"\n', file="it.toml")
     source = AiterSource(WheelSource("0.1.7", "a" * 64))
-    return Workspace("it", "", (), QOLA, source, disk_cache)
+    chosen = ResolvedBuild(manifest, Path("it.toml"), manifest.modules, source)
+    return Workspace(chosen, [bazel_program()], QOLA, cache)
 
 
 SLOW_WRITER = r"""
