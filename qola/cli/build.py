@@ -17,7 +17,6 @@ from qola.cli import options
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, size
 from qola.common.layout import WHEELS
-from qola.manifest.load import load
 from qola.plan.spec import Forms
 from qola_base.errors import ExitCode, Finding
 from qola_base.progress import log
@@ -74,12 +73,11 @@ def add_commands(commands: Any) -> None:
         "words", nargs="*", metavar=words, help="the manifest, then kernels, each NAME or NAME:ARCH"
     )
     options.add_manifest(pack, more=True)
-    pack.add_argument(
-        *("-o", "--output"),
-        metavar=f"FILE{SUFFIX}",
-        help="the pack, replaced when all kernels are compiled "
-        f"(default: out/ and the manifest's namespace, with {SUFFIX})",
+    place = (
+        "the pack, replaced when all kernels are compiled "
+        f"(default: out/ and the manifest's namespace, with {SUFFIX})"
     )
+    options.add_options(pack, "output", metavar=f"FILE{SUFFIX}", help=place)
     options.add_options(pack, "list")
     pack.add_argument("--all", action="store_true", help="all kernels of the manifest")
     options.add_options(pack, *options.REQUEST, *options.BUILD)
@@ -88,7 +86,7 @@ def add_commands(commands: Any) -> None:
 def _build(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola build``."""
     console = around.console
-    place = args.output_dir or options.output_place(args, _namespace(args, around))
+    place = options.output_place(args, around)
     if args.output_dir is None:
         log.info(f"{args.manifest}: to be installed in {place}")
     forms = Forms(args.lazy, args.static, args.split, args.wheel, args.jax)
@@ -115,11 +113,6 @@ def _build(args: argparse.Namespace, around: Surroundings) -> int:
         )
     complete = not result["summary"]["failed"] and not result["bundle_error"]
     return ExitCode.DONE if complete else ExitCode.NOT_BUILT
-
-
-def _namespace(args: argparse.Namespace, around: Surroundings) -> str:
-    manifest: Path = args.manifest
-    return load(around.directory / manifest, display=manifest.as_posix()).namespace
 
 
 def print_modules(result: BuildResult, console: Console) -> None:
@@ -162,7 +155,7 @@ def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
 def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola pack``."""
     console = around.console
-    place = args.output or f"{options.output_place(args, _namespace(args, around))}{SUFFIX}"
+    place = args.output or f"{options.output_place(args, around)}{SUFFIX}"
     output = around.directory.absolute() / place
     _check_place(output, place)
     kernels = _kernels(args, around)

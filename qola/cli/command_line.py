@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import io
 import os
 import shlex
@@ -18,6 +17,7 @@ from qola.cli.commands import COMMANDS, JSON, Parser, add_command, exit_codes
 from qola.cli.console import Console, Surroundings
 from qola.common.extras import MissingPackagesError
 from qola.common.ruleset import cmake_dir
+from qola.common.suggestions import nearest
 from qola.common.version import __version__
 from qola_base.errors import ExitCode, QolaError
 from qola_base.progress import show_progress
@@ -77,8 +77,7 @@ def _help(args: argparse.Namespace, around: Surroundings) -> None:
 def _check_command(word: str, parser: argparse.ArgumentParser) -> None:
     """End with a usage error unless there is such a command."""
     if word not in COMMANDS:
-        # Not needed by --help.
-        meant = importlib.import_module("qola.common.suggestions").nearest(word, COMMANDS)
+        meant = nearest(word, COMMANDS)
         advice = f"did you mean {meant}?" if meant else "qola help lists the commands"
         parser.error(f"unknown command {word}; {advice}")
 
@@ -191,7 +190,6 @@ def _parse(words: Sequence[str], directory: Path) -> argparse.Namespace:
     if rest:
         args.words += rest
     args.command_line = shlex.join(("qola", *words))
-    if getattr(args, "takes_manifest", False):
-        # Imports the modules of the command, which are loaded by now.
-        importlib.import_module("qola.cli.options").take_manifest(args, directory)
+    if "take_manifest" in args:
+        args.take_manifest(args, directory)
     return args

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from qola.cli.console import Surroundings
+from qola.common.suggestions import nearest
 from qola.common.version import docs_url
 from qola_base.errors import ExitCode, Finding, QolaError, visible
 
@@ -63,10 +63,10 @@ COMMANDS: Mapping[str, Command] = {
         "qola_lab.cli.emulate", "run a program that uses HIP on a machine without a GPU"
     ),
     "report": Command(
-        "qola.cli.plan", "write a page about built libraries: kernels, resources, sizes"
+        "qola.cli.report", "write a page about built libraries: kernels, resources, sizes"
     ),
     "inspect": Command(
-        "qola.cli.inspect", "list the device code of libraries, and check that one compiler made it"
+        "qola.cli.report", "list the device code of libraries, and check that one compiler made it"
     ),
     "fetch": Command(
         "qola.cli.prebuilt", "install a prebuilt bundle of a manifest without building"
@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         Args:
             similar: only for those that are similar to a known one.
         """
-        near = [_nearest(word.partition("=")[0], self.options) for word in words]
+        near = [nearest(word.partition("=")[0], self.options) for word in words]
         if any(near) if similar else words:
             self.error(f"unknown option {' '.join(words)}{_advice(near)}")
 
@@ -131,14 +131,8 @@ class Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            near = _nearest(str(value), map(str, action.choices or ()))
+            near = nearest(str(value), map(str, action.choices or ()))
             raise argparse.ArgumentError(action, f"{error.message}{_advice([near])}") from None
-
-
-def _nearest(word: str, choices: Iterable[str]) -> str:
-    # Not needed by --help.
-    near: str = importlib.import_module("qola.common.suggestions").nearest(word, choices)
-    return near
 
 
 def _advice(near: Sequence[str]) -> str:

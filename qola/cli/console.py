@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -34,10 +34,6 @@ class Console:
         self.out.flush()
         print(visible(text, keep="\n\t"), file=self.err)
 
-    def table(self, table: Table) -> None:
-        """Print a table."""
-        self.line(to_text(table))
-
 
 @dataclass(frozen=True)
 class Surroundings:
@@ -48,27 +44,22 @@ class Surroundings:
     console: Console
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table to print.
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    total: Sequence[str] = (),
+    *,
+    numbers: int,
+) -> str:
+    """Return a table as text of full width.
 
-    Attributes:
+    Args:
         total: a separate last row, () for none.
         numbers: how many columns, counted from the right, hold numbers.
     """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    total: tuple[str, ...] = ()
-    numbers: int = 0
-
-
-def to_text(table: Table) -> str:
-    """Return the table as text of full width."""
-    rows = [table.columns, *table.rows, *([table.total] if table.total else [])]
-    lines = align(rows, len(table.columns) - table.numbers)
-    return "\n".join([table.title, *lines])
+    cells = [columns, *rows, *([total] if total else [])]
+    return "\n".join([title, *align(cells, len(columns) - numbers)])
 
 
 def align(lines: Sequence[Sequence[str]], text_columns: int) -> list[str]:

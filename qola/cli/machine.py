@@ -19,7 +19,7 @@ from qola.build.bazel import GET_BAZEL, ask, find_bazel
 from qola.build.compiler import hipcc
 from qola.checkout.default_tree import kept_tree, runfile_tree
 from qola.cli.commands import add_command
-from qola.cli.console import Surroundings, Table, align, size
+from qola.cli.console import Surroundings, align, size, table
 from qola.cli.options import add_options, positive
 from qola.common.ruleset import ruleset_root
 from qola.common.version import __version__
@@ -170,7 +170,8 @@ def _cache(args: argparse.Namespace, around: Surroundings) -> None:
     if args.prune:
         console.line(f"{size(freed)} freed")
     rows = [(name, size(count)) for name, count in sizes.items()]
-    console.table(Table(str(directory), ("part", "size"), rows, ("total", size(total)), 1))
+    sums = ("total", size(total))
+    console.line(table(str(directory), ("part", "size"), rows, sums, numbers=1))
 
 
 def _hipcc(args: argparse.Namespace, around: Surroundings) -> None:

@@ -16,6 +16,7 @@ from qola.common.layout import OWN_PATCHES, patches_folder
 from qola.common.version import docs_url
 from qola.manifest.archs import split
 from qola.manifest.constants import BUILD_MODES, NATIVE, TESTED_ARCHS
+from qola.manifest.load import Manifest, load
 from qola.plan.spec import BuildRequest, BuildSpec, Forms
 from qola.prebuilt.options import PrebuiltOptions
 from qola_base.errors import ExitCode, Finding, QolaError
@@ -167,6 +168,23 @@ _OPTIONS: Mapping[str, _Option] = {
         default=LEVELS[0],
         help=REQUIRE,
     ),
+    "kernels": _list(
+        "--kernels",
+        metavar="PATTERN",
+        help="only kernels of such names, with * and ?; repeatable",
+    ),
+    "samples": _option(
+        "--samples",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="problems for each kernel (default: %(default)s)",
+    ),
+    "output": _option(
+        *("-o", "--output"),
+        metavar="FILE.html",
+        help="also write a page for people there, in one file",
+    ),
     "list": _list(
         "--list",
         metavar="FILE",
@@ -220,10 +238,10 @@ def add_manifest(
     add_options(parser, "manifest")
     if not more:
         parser.add_argument("words", nargs="*", metavar="MANIFEST", help="a TOML file")
-    parser.set_defaults(takes_manifest=True, needs_manifest=needed, takes_words=more)
+    parser.set_defaults(take_manifest=_take_manifest, needs_manifest=needed, takes_words=more)
 
 
-def take_manifest(args: argparse.Namespace, directory: Path) -> None:
+def _take_manifest(args: argparse.Namespace, directory: Path) -> None:
     """Move the manifest from the positional arguments to `args.manifest`.
 
     Raises:
@@ -245,10 +263,20 @@ def take_manifest(args: argparse.Namespace, directory: Path) -> None:
         args.parser.error(f"unknown word {' '.join(args.words)}")
 
 
-def output_place(args: argparse.Namespace, namespace: str) -> Path:
-    """Return the output directory: as given, else out/NAMESPACE."""
+def output_place(
+    args: argparse.Namespace, around: Surroundings, manifest: Manifest | None = None
+) -> Path:
+    """Return the output directory: as given, else out/ and the namespace of the manifest.
+
+    Args:
+        manifest: None to read it here.
+    """
     named: Path | None = getattr(args, "output_dir", None)
-    return named or Path("out", namespace or args.manifest.stem)
+    if named:
+        return named
+    file = around.directory / args.manifest
+    manifest = manifest or load(file, display=args.manifest.as_posix())
+    return Path("out", manifest.namespace or args.manifest.stem)
 
 
 def place_of(path: Path | None, around: Surroundings) -> Path | None:

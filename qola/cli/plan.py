@@ -1,23 +1,19 @@
-"""``qola plan``, ``qola list``, ``qola explain`` and ``qola report``."""
+"""``qola plan``, ``qola list`` and ``qola explain``."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from qola.cli import options
 from qola.cli.commands import add_command
-from qola.cli.console import Console, Surroundings, Table, align, duration, size
-from qola.common.extras import needs
+from qola.cli.console import Console, Surroundings, align, duration, size, table
 from qola.common.folder import Folder
 from qola.common.layout import TRITON, triton_file
 from qola.common.processes import available_cores
-from qola.manifest.load import load
 from qola.plan import planner
 from qola.plan.model import Plan, PlannedModule, TorchModule, TritonKernel
 from qola.plan.request import Request
@@ -35,8 +31,7 @@ from qola.query.kernels import (
     triton_verdicts,
     verdicts,
 )
-from qola.report.data import LeftOut, ReportError
-from qola_base.errors import ExitCode, Finding, visible
+from qola_base.errors import ExitCode
 from qola_base.json_types import JsonValue
 
 _QUERY = """\
@@ -64,7 +59,6 @@ def add_commands(commands: Any) -> None:
     listing = _add_command(commands, "list", words, _list, _QUERY)
     listing.add_argument("--long", action="store_true", help="with their fields")
     _add_command(commands, "explain", words, _explain, _QUERY)
-    _add_report(commands)
 
 
 def _add_command(
@@ -139,7 +133,7 @@ def _plan(args: argparse.Namespace, around: Surroundings) -> None:
     if expected:
         console.line()
         if expected.rows:
-            console.table(to_table(expected))
+            console.line(cost_table(expected))
             console.line()
         libraries = {m.name: m.library for m in plan.with_kernels}
         libraries[TRITON] = f"packs of {triton_file(plan.namespace)}"
@@ -169,15 +163,14 @@ def _print_plan(plan: Plan, console: Console) -> None:
             continue
         keys = [row.key[1:] for row in rows if row.key[0] == module.name]
         receipt = "" if module.receipt is None else f", receipt {module.receipt}"
-        console.table(
-            Table(
-                f"{module.name}: {module.library}{receipt}, {len(module.kernels)} kernel instances",
-                (*KEY[1:], *dtypes, *modes, "total"),
-                [(*key, *map(str, row)) for key, row in zip(keys, numbers, strict=True)],
-                ("total", "", "", "", *(str(sum(column)) for column in zip(*numbers, strict=True))),
-                numbers=len(dtypes) + len(modes) + 1,
-            )
+        text = table(
+            f"{module.name}: {module.library}{receipt}, {len(module.kernels)} kernel instances",
+            (*KEY[1:], *dtypes, *modes, "total"),
+            [(*key, *map(str, row)) for key, row in zip(keys, numbers, strict=True)],
+            ("total", "", "", "", *(str(sum(column)) for column in zip(*numbers, strict=True))),
+            numbers=len(dtypes) + len(modes) + 1,
         )
+        console.line(text)
         if module.code_objects:
             console.line(_code_objects(module))
     for python in plan.python_modules:
@@ -265,20 +258,19 @@ def _print_summary(found: Sequence[Verdict], as_json: bool, console: Console) ->
         )
         return
     kept = sum(verdict.kept for verdict in found)
-    console.table(
-        Table(
-            f"{kept} kernel instances in, {len(found) - kept} out",
-            ("module", "direction", "role", "", "rule", "count"),
-            [
-                (r.module, r.direction, r.role, "in" if r.kept else "out", r.rule, str(r.count))
-                for r in rules
-            ],
-            numbers=1,
-        )
+    text = table(
+        f"{kept} kernel instances in, {len(found) - kept} out",
+        ("module", "direction", "role", "", "rule", "count"),
+        [
+            (r.module, r.direction, r.role, "in" if r.kept else "out", r.rule, str(r.count))
+            for r in rules
+        ],
+        numbers=1,
     )
+    console.line(text)
 
 
-def to_table(found: Estimate) -> Table:
+def cost_table(found: Estimate) -> str:
     """Return the estimate's parts as a table."""
     rows = [
         (
@@ -295,7 +287,7 @@ def to_table(found: Estimate) -> Table:
     ]
     sums = (sum(row.kernels for row in found.rows), sum(row.compiles for row in found.rows))
     total = ("total", "", "", *map(str, sums), "")
-    return Table(
+    return table(
         "Estimated cost",
         ("module", "direction", "role", "kernels", "compiles", "each", "CPU time", "objects"),
         rows,
@@ -328,100 +320,3 @@ def _cost_lines(found: Estimate, libraries: Mapping[str, str]) -> list[str]:
             "(borrowed): not measured; the cost is that of a similar role, or the highest one"
         )
     return [*lines, f"an estimate, from costs measured on {found.cpu}"]
-
-
-def _add_report(commands: Any) -> None:
-    report = add_command(commands, "report", _report, _CODES[:4], words="[BUILT...] [MANIFEST]")
-    report.add_argument(
-        "words",
-        nargs="*",
-        metavar="BUILT",
-        help="a library, or a bundle: a directory with them (default: the directory to which "
-        "qola build of the manifest writes)",
-    )
-    report.add_argument(
-        *("-o", "--output"),
-        required=True,
-        metavar="FILE.html",
-        help="the page; FILE.json has the same for programs",
-    )
-    options.add_manifest(report, needed=False, more=True)
-    report.add_argument(
-        "--plan", type=Path, metavar="FILE", help="plan.json of the build, instead of the manifest"
-    )
-    report.add_argument(
-        "--execution-log",
-        type=Path,
-        metavar="FILE",
-        help="what --execution_log_json_file of the build wrote: seconds, and caches",
-    )
-    report.add_argument(
-        "--compare",
-        type=Path,
-        metavar="FILE.json",
-        help="JSON of an earlier report: the new JSON compares the kernels with it",
-    )
-    options.add_options(report, "aiter_root", help=options.PLANNED_TREE)
-    options.add_options(report, *options.AITER[1:], "skip_checkout", "archs", "mode")
-
-
-def _built(args: argparse.Namespace, around: Surroundings) -> str:
-    """Return the directory to which `qola build` of the manifest writes by default.
-
-    Raises:
-        ReportError: it does not exist.
-        UsageError: no manifest is named.
-    """
-    if args.manifest is None:
-        args.parser.error("the following arguments are required: BUILT or MANIFEST")
-    namespace = load(around.directory / args.manifest, display=str(args.manifest)).namespace
-    place = options.output_place(args, namespace)
-    if not (around.directory / place).is_dir():
-        expected = "the directory that qola build writes, or BUILT, another place with libraries"
-        fix = f"qola build {shlex.quote(str(args.manifest))}"
-        raise ReportError(Finding(str(place), "no such directory", expected, fix))
-    return str(place)
-
-
-def _report(args: argparse.Namespace, around: Surroundings) -> None:
-    """``qola report``."""
-    with needs("report", "qola report"):
-        from qola.report.write import (  # noqa: PLC0415
-            libraries_in,
-            read_date,
-            read_plan,
-            write_report,
-        )
-
-    output: Path = around.directory / args.output
-    if output.suffix != ".html":
-        fix = f"--output {Path(args.output).with_suffix('.html')}"
-        raise ReportError(Finding("--output", args.output, "a file that ends in .html", fix))
-    if not args.words:
-        args.words = [_built(args, around)]
-    dates = {read_date(around.directory / word) for word in args.words} - {""}
-    libraries = [path for word in args.words for path in libraries_in(around.directory / word)]
-    plan: Plan | None = None
-    left_out: tuple[LeftOut, ...] | None = None
-    if args.plan:
-        plan = read_plan(around.directory / args.plan)
-    elif args.manifest:
-        request = request_of(args, around)
-        plan = planner.plan(request)
-        left_out = tuple(
-            LeftOut(rule.module, rule.direction, rule.role, rule.rule, rule.count)
-            for rule in summary(find_verdicts(request))
-            if not rule.kept
-        )
-    report = write_report(
-        output,
-        libraries,
-        plan,
-        options.place_of(args.execution_log, around),
-        left_out,
-        options.place_of(args.compare, around),
-        date=max(dates, default=""),
-        command=visible(args.command_line),
-    )
-    found = f"{len(report.kernels)} kernels of {len(report.batches)} compiles"
-    around.console.line(f"{args.output}: {found}, {len(report.assembly)} assembly kernels")

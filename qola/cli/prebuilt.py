@@ -91,7 +91,7 @@ def _fetch(args: argparse.Namespace, around: Surroundings) -> int:
         key,
         options.prebuilt_options(args, around),
         around.environ,
-        (around.directory / options.output_place(args, chosen.manifest.namespace)).absolute(),
+        (around.directory / options.output_place(args, around, chosen.manifest)).absolute(),
     )
     if args.json:
         around.console.json(result)

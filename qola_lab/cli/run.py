@@ -41,21 +41,7 @@ def _add_verify(commands: Any) -> None:
     limits = f"The emulator needs no GPU. Its limits: {docs_url('internals/emulation.md')}"
     parser = add_command(commands, "verify", _verify, CODES, words="MANIFEST", epilog=limits)
     options.add_manifest(parser)
-    parser.add_argument(
-        "--kernels",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="only kernels of such names, with * and ?; repeatable",
-    )
-    parser.add_argument(
-        "--samples",
-        type=options.positive,
-        default=3,
-        metavar="N",
-        help="problems for each kernel (default: %(default)s)",
-    )
-    options.add_options(parser, "seed")
+    options.add_options(parser, "kernels", "samples", "seed")
     parser.add_argument(
         "--max-samples",
         type=options.positive,
@@ -70,11 +56,7 @@ def _add_verify(commands: Any) -> None:
     )
     options.add_options(parser, "json", help="print JSON: problems, largest errors, what was found")
     parser.add_argument("--junit", metavar="FILE.xml", help="also write a test suite for CI there")
-    parser.add_argument(
-        *("-o", "--output"),
-        metavar="FILE.html",
-        help="also write a page for people there, in one file",
-    )
+    options.add_options(parser, "output")
     parser.add_argument(
         "--verdicts",
         metavar="FILE",

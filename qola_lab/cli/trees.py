@@ -12,7 +12,7 @@ from qola.aiter.tree import read_tree
 from qola.checkout.default_tree import find_tree, wheel_tree
 from qola.cli.commands import add_command
 from qola.cli.console import Console, Surroundings, align
-from qola.cli.options import DEFAULT_TREE, add_options, place_of, positive
+from qola.cli.options import DEFAULT_TREE, add_options, place_of
 from qola.common.extras import needs
 from qola.common.version import docs_url
 from qola.fetch.fetched import tree_answers
@@ -55,34 +55,20 @@ def add_commands(commands: Any) -> None:
         help="AITER trees or wheels (.whl), in the order to compare them; each may get a name "
         "(default: the pinned AITER)",
     )
-    health.add_argument(
-        "--kernels",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="only code objects of such names, with * and ?, such as 'hsa/gfx950/fmha_*', and only "
-        "kernels of such names in the sample; repeatable",
+    names = (
+        "only code objects of such names, with * and ?, such as 'hsa/gfx950/fmha_*', and only "
+        "kernels of such names in the sample; repeatable"
     )
+    add_options(health, "kernels", help=names)
     health.add_argument(
         "--emulate",
         action="store_true",
         help="also build the assembly kernels of attention and a sample of Composable Kernel's, "
         "and try them on the emulator; verdicts are cached as those of qola verify",
     )
-    health.add_argument(
-        "--samples",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="problems for each kernel with --emulate (default: %(default)s)",
-    )
-    add_options(health, "seed")
-    health.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE.html",
-        help="also write a page there, in one file",
-    )
+    samples = "problems for each kernel with --emulate (default: %(default)s)"
+    add_options(health, "samples", default=1, help=samples)
+    add_options(health, "seed", "output")
     add_options(health, "json", help=f"print JSON, errors too ({docs_url('guide/health.md')})")
     add_options(health, "jobs", help="parallel actions and emulated problems")
 
@@ -137,7 +123,7 @@ def _modules(args: argparse.Namespace, around: Surroundings) -> int:
 
 def _health(args: argparse.Namespace, around: Surroundings) -> int:
     """``qola health``."""
-    output = args.output and around.directory / args.output
+    output = place_of(args.output, around)
     if output and output.suffix != ".html":
         expected = "a file that ends in .html"
         raise HealthError(Finding("--output", args.output, expected, "-o health.html"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from qola.cli.console import Table, align, duration, size, to_text
+from qola.cli.console import align, duration, size, table
 from qola.codegen.types import Explanation
 from qola.manifest.load import loads
 from qola.query.kernels import (
@@ -201,12 +201,11 @@ def test_the_summary_is_by_rule() -> None:
     assert rule_of(results[3]) == "receipt 700: lse must be yes"
 
 
-TABLE = Table("Title", ("name", "n"), [("a" * 200, "1"), ("[[b]]", "200")], ("total", "201"), 1)
-
-
 def test_plain_tables_are_complete() -> None:
     """Prevents: without a terminal, names are truncated to a terminal's width."""
-    title, head, *lines = to_text(TABLE).splitlines()
+    rows = [("a" * 200, "1"), ("[[b]]", "200")]
+    text = table("Title", ("name", "n"), rows, ("total", "201"), numbers=1)
+    title, head, *lines = text.splitlines()
     assert title == "Title"
     assert head == "name" + " " * 196 + "    n"
     assert lines == [

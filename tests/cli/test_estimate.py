@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import read_tree
-from qola.cli.console import to_text
-from qola.cli.plan import to_lines, to_table
+from qola.cli.plan import cost_table, to_lines
 from qola.common.layout import TRITON
 from qola.common.processes import available_cores
 from qola.plan.model import GeneratedSource, KernelInstance, Plan, PlannedBatch
@@ -198,7 +197,7 @@ def test_unmeasured_roles_are_marked_as_borrowed(costs: Costs) -> None:
     helper = estimate(make_plan(kernel(128, role="asm_helper")), costs, 1)
     assert helper.rows[0].cost.cpu_seconds == pytest.approx(9)
     assert not helper.rows[0].measured
-    assert "new (borrowed)" in to_text(to_table(result))
+    assert "new (borrowed)" in cost_table(result)
     assert "(borrowed): not measured" in "\n".join(to_lines(result, {"libmha_fwd": "x.so"}))
 
 
@@ -210,7 +209,7 @@ def test_the_text_of_an_estimate(costs: Costs) -> None:
         "7 s of it to unpack the compiler, plan and start Bazel; downloads take longer",
         "an estimate, from costs measured on CPU",
     ]
-    assert to_text(to_table(result)).splitlines() == [
+    assert cost_table(result).splitlines() == [
         "Estimated cost",
         "module      direction  role             kernels  compiles  each  CPU time  objects",
         "libmha_fwd  fwd        fwd                  300       300  24 s       2 h   255 kB",

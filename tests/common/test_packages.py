@@ -19,7 +19,7 @@ from qola.build.workspace import PROGRAMS
 from qola.common.packages import PARTS, QOLA, ROOT, find_imports, find_sources
 
 LAYERS_FILE = ROOT / "rules/layers.bzl"
-BY_NAME = {"cli/commands.py", "cli/init_serving.py", "fmha.py"}
+BY_NAME = {"cli/commands.py", "cli/init.py", "fmha.py"}
 """Files of the core that name modules of the laboratory, which are loaded on demand."""
 
 
