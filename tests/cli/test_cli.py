@@ -318,7 +318,6 @@ def test_groups(run: Run, here: Path) -> None:
     ("arguments", "code", "messages"),
     [
         ("plan nowhere.toml", 2, ["error: nowhere.toml", "No such file or directory"]),
-        ("plan", 2, ["no manifest", "fix       qola init && qola plan qola.toml"]),
         (f"list {MINE} dtyp=bf16 x", 2, ["did you mean dtype=bf16?", "instance of that name"]),
         (
             f"plan {MINE} --arch gfx90",

@@ -49,8 +49,6 @@ def test_the_nearest_choice(word: str, expected: str) -> None:
         ("--cmakedir", "--cmake-dir"),
         ("plan mine.toml --mode cpp", "cpp_itfs"),
         ("checkout --aiter-comit=abc", "--aiter-commit"),
-        ("pln mine.toml", "plan"),
-        ("help bild", "build"),
         ("plan mien.toml", "mine.toml"),
         ("plan below/mien.toml", "below/mine.toml"),
         ("plan wrong_value.toml", '"cpp_itfs"'),
@@ -77,8 +75,7 @@ def test_commands_suggest(
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
     assert main(words.split(), environ, directory=tmp_path) in (1, 2)
     found = capsys.readouterr().err
-    suggested = meant if "/" in meant or "." not in meant else str(tmp_path / meant)
-    suggested = str(tmp_path / meant) if "/" in meant else suggested
+    suggested = tmp_path / meant if "." in meant else meant
     assert f"did you mean {suggested}?" in found
 
 
