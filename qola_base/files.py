@@ -92,13 +92,8 @@ def bounded_bytes(path: Path, limit: int) -> bytes:
     finally:
         os.close(descriptor)
     if len(data) > limit:
-        raise UnfitFileError(too_long(limit))
+        raise UnfitFileError(f"more than {limit // 1024} KiB")
     return data
-
-
-def too_long(limit: int) -> str:
-    """Return the message for a file of more than `limit` bytes."""
-    return f"more than {limit // 1024} KiB"
 
 
 @contextmanager

@@ -17,8 +17,6 @@ from typing import TextIO
 
 from qola_base.errors import visible
 
-__all__ = ["STATUS", "Pace", "flush_progress", "library_progress", "log", "show_progress"]
-
 log = logging.getLogger("qola")
 
 STATUS = 15
@@ -49,6 +47,17 @@ class Pace:
         if tenths != self._tenths or now - self._last >= pause:
             self._tenths, self._last, level = tenths, now, logging.INFO
         log.log(level, text, extra={"share": share})
+
+
+def duration(seconds: float) -> str:
+    """Return a time with about two significant digits: 45 s, 12 min, 3 h 20 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(5 * round(minutes / 5), 60)
+    return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from qola.build.events import EventReader, FinishedAction
 from qola.common.layout import KERNEL_COMPILE
 from qola.plan.model import Plan
 from qola_base.errors import QolaError
+from qola_base.progress import duration
 
 _SHORTEST_COMPILE = 2.0
 """Seconds. Each measured compile (qola/query/costs.json) takes at least twice as long; a cached
@@ -37,15 +38,7 @@ class Counts:
         words = f"{self.done} of {self.total} kernels, {self.done - self.compiled} from cache"
         if self.seconds_left is None:
             return words
-        return f"{words}, about {_duration(max(60.0, self.seconds_left))} left"
-
-
-def _duration(seconds: float) -> str:
-    """Return a time such as "40 s", "4 min" or "3 h"."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+        return f"{words}, about {duration(max(60.0, self.seconds_left))} left"
 
 
 def count(
@@ -137,9 +130,9 @@ class Status:
         parts = [self._work(now)]
         if self._reader.exit_code is None and (action := self._reader.running()):
             verb = "waits for a core" if action.waits else "runs"
-            parts.append(f"{action.name} {verb} for {_duration(max(0.0, now - action.start))}")
+            parts.append(f"{action.name} {verb} for {duration(max(0.0, now - action.start))}")
         parts = [part for part in parts if part]
-        return "; ".join([*parts, f"{_duration(now)} elapsed"]) if parts else ""
+        return "; ".join([*parts, f"{duration(now)} elapsed"]) if parts else ""
 
     def _work(self, now: float) -> str:
         """Return the counts of kernels; before these are known, the phase."""

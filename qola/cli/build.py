@@ -69,10 +69,8 @@ def add_commands(commands: Any) -> None:
     options.add_options(checkout, *options.AITER)
     words = "MANIFEST [NAME...|--list FILE|--all]"
     pack = add_command(commands, "pack", _pack, _CODES, words=words)
-    pack.add_argument(
-        "words", nargs="*", metavar=words, help="the manifest, then kernels, each NAME or NAME:ARCH"
-    )
-    options.add_manifest(pack, more=True)
+    more = (words, "the manifest, then kernels, each NAME or NAME:ARCH")
+    options.add_manifest(pack, more=more)
     place = (
         "the pack, replaced when all kernels are compiled "
         f"(default: out/ and the manifest's namespace, with {SUFFIX})"

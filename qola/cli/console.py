@@ -77,17 +77,6 @@ def align(lines: Sequence[Sequence[str]], text_columns: int) -> list[str]:
     ]
 
 
-def duration(seconds: float) -> str:
-    """Return a time with about two significant digits: 45 s, 12 min, 3 h 20 min."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(5 * round(minutes / 5), 60)
-    return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
-
-
 def size(count: float) -> str:
     """Return a number of bytes with a decimal unit: 850 kB, 1.4 MB."""
     for unit in ("B", "kB", "MB", "GB"):

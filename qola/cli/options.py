@@ -226,19 +226,22 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
 
 
 def add_manifest(
-    parser: argparse.ArgumentParser, *, needed: bool = True, more: bool = False
+    parser: argparse.ArgumentParser, *, needed: bool = True, more: tuple[str, str] = ("", "")
 ) -> None:
     """Add the manifest: as a positional argument, or as -m/--manifest like ROCm/QoLA.
 
     Args:
         needed: the first positional argument is the manifest, and required. Otherwise an argument
             that ends in .toml is the manifest.
-        more: the command has further positional arguments, and adds `words` itself.
+        more: metavar and help of positional arguments that can be more than the manifest.
     """
+    metavar, text = more
+    parser.add_argument(
+        "words", nargs="*", metavar=metavar or "MANIFEST", help=text or "a TOML file"
+    )
     add_options(parser, "manifest")
-    if not more:
-        parser.add_argument("words", nargs="*", metavar="MANIFEST", help="a TOML file")
-    parser.set_defaults(take_manifest=_take_manifest, needs_manifest=needed, takes_words=more)
+    takes = {"needs_manifest": needed, "takes_words": bool(metavar)}
+    parser.set_defaults(take_manifest=_take_manifest, **takes)
 
 
 def _take_manifest(args: argparse.Namespace, directory: Path) -> None:

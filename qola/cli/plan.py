@@ -10,7 +10,7 @@ from typing import Any
 
 from qola.cli import options
 from qola.cli.commands import add_command
-from qola.cli.console import Console, Surroundings, align, duration, size, table
+from qola.cli.console import Console, Surroundings, align, size, table
 from qola.common.folder import Folder
 from qola.common.layout import TRITON, triton_file
 from qola.common.processes import available_cores
@@ -33,6 +33,7 @@ from qola.query.kernels import (
 )
 from qola_base.errors import ExitCode
 from qola_base.json_types import JsonValue
+from qola_base.progress import duration
 
 _QUERY = """\
 A query is any number of
@@ -70,10 +71,8 @@ def _add_command(
 ) -> argparse.ArgumentParser:
     """Add a command with what all of them take."""
     parser = add_command(commands, name, run, _CODES, words=words, epilog=epilog)
-    takes_queries = name != "plan"
-    if takes_queries:
-        parser.add_argument("words", nargs="*", metavar=words, help="the manifest is a TOML file")
-    options.add_manifest(parser, more=takes_queries)
+    more = ("", "") if name == "plan" else (words, "the manifest is a TOML file")
+    options.add_manifest(parser, more=more)
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
     )

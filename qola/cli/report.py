@@ -41,16 +41,13 @@ def add_commands(commands: Any) -> None:
 def _add_report(commands: Any) -> None:
     codes = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
     report = add_command(commands, "report", _report, codes, words="[BUILT...] [MANIFEST]")
-    report.add_argument(
-        "words",
-        nargs="*",
-        metavar="BUILT",
-        help="a library, or a bundle: a directory with them (default: the directory to which "
-        "qola build of the manifest writes)",
+    built = (
+        "a library, or a bundle: a directory with them (default: the directory to which qola build "
+        "of the manifest writes)"
     )
     page = "the page; FILE.json has the same for programs"
     options.add_options(report, "output", required=True, help=page)
-    options.add_manifest(report, needed=False, more=True)
+    options.add_manifest(report, needed=False, more=("BUILT", built))
     report.add_argument(
         "--plan", type=Path, metavar="FILE", help="plan.json of the build, instead of the manifest"
     )

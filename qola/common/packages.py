@@ -12,8 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["PARTS", "QOLA", "ROOT", "find_imports", "find_modules", "find_sources"]
-
 ROOT = Path(__file__).absolute().parents[2]
 """The directory of the parts: a checkout, Bazel's runfiles of it, or site-packages.
 

@@ -162,8 +162,7 @@ def _add_dispatch(commands: Any) -> None:
     parser = add_command(
         *(commands, "dispatch", _dispatch, CODES), words=words, epilog=_HELP.rstrip()
     )
-    parser.add_argument("words", nargs="*", metavar=words, help="the manifest, then a problem")
-    options.add_manifest(parser, more=True)
+    options.add_manifest(parser, more=(words, "the manifest, then a problem"))
     parser.add_argument(
         "--launch",
         action="store_true",

@@ -24,7 +24,7 @@ from qola_lab.trees.emulate import EmulationRequest, emulate_trees
 from qola_lab.trees.examine import examine
 from qola_lab.trees.launches import check_launches
 from qola_lab.trees.page import render
-from qola_lab.trees.report import HealthError, HealthReport, KernelVerdict, compare_trees
+from qola_lab.trees.report import HealthError, HealthReport, compare_trees
 
 _SHOWN = 20
 """Differences to print; the page and the JSON have all of them."""
@@ -186,14 +186,11 @@ def _print_health(report: HealthReport, around: Surroundings) -> None:
                 faults += kernel.verdict.reasons[:1] if kernel.verdict else []
                 console.line(f"  failed: {kernel.key}: {'; '.join(faults)}")
         for name, verdict in tree.sample.items():
-            console.line(f"  sample: {verdict.state}: {name}{_first_reason(verdict)}")
+            reason = "".join(f": {text}" for text in verdict.reasons[:1])
+            console.line(f"  sample: {verdict.state}: {name}{reason}")
     shown = report.differences[:_SHOWN]
     cells = [(one.kind, one.key, f"{one.before} -> {one.after}", one.changes) for one in shown]
     for line in align(cells, 4) if cells else []:
         console.line(line)
     if more := len(report.differences) - len(shown):
         console.line(f"and {more} more differences (--output, --json)")
-
-
-def _first_reason(verdict: KernelVerdict) -> str:
-    return f": {verdict.reasons[0]}" if verdict.reasons else ""

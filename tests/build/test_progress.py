@@ -55,7 +55,7 @@ def test_no_estimate_after_few_compiles() -> None:
 
 @pytest.mark.parametrize(
     ("left", "ending"),
-    [(None, ""), (20.0, ", about 1 min left"), (260.0, ", about 4 min left"), (3e4, "8 h left")],
+    [(None, ""), (20.0, ", about 60 s left"), (260.0, ", about 4 min left"), (4e4, "11 h left")],
 )
 def test_description(left: float | None, ending: str) -> None:
     """Prevents: a remaining time in seconds for a build of hours."""
@@ -86,7 +86,7 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     assert reader.jobs == 1
     assert status.text(1) == "fetching and planning qola_mine; 1 s elapsed"
     (file.parent.parent / "@qola~~qola~qola_mine.marker").touch()
-    assert status.text(80) == "Analyzing: 2 targets (0 packages loaded); 1 min elapsed"
+    assert status.text(80) == "Analyzing: 2 targets (0 packages loaded); 80 s elapsed"
     system = {"primaryOutput": "bazel-out/stable-status.txt", "configuration": {"id": "system"}}
     done = {"success": True, "type": "BazelWorkspaceStatusAction"}
     feed(reader, 2, id={"actionCompleted": system}, action=done)
@@ -101,13 +101,13 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     feed(
         reader, 22, id={"actionCompleted": compile}, action={"success": True, "type": "QolaCompile"}
     )
-    left = "1 of 2 kernels, 0 from cache, about 1 min left"
+    left = "1 of 2 kernels, 0 from cache, about 60 s left"
     # Bazel has not printed a line since k0 ended.
     assert status.text(22) == f"{left}; 22 s elapsed"
     progress = {"stderr": "[5 / 1,002] 3 / 9 tests, 1 failed; [Sched] Compiling a; b.cpp; 91s\n"}
     feed(reader, 22.5, id={"progress": {}}, progress=progress)
     running = "Compiling a; b.cpp waits for a core for 16 min"
-    left = left.replace("1 min left", "15 min left")
+    left = left.replace("60 s left", "15 min left")
     assert status.text(900) == f"{left}; {running}; 15 min elapsed"
     feed(reader, 23, id={"buildFinished": {}}, finished={"exitCode": {"name": "SUCCESS"}})
     assert status.share == 0.5

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from qola.cli.console import align, duration, size, table
+from qola.cli.console import align, size, table
 from qola.codegen.types import Explanation
 from qola.manifest.load import loads
 from qola.query.kernels import (
@@ -20,6 +20,7 @@ from qola.query.kernels import (
     verdicts,
 )
 from qola_base.errors import Finding
+from qola_base.progress import duration
 
 
 def item(

@@ -1,4 +1,4 @@
-"""Compare docs/reference/exit-codes.md with the exit codes of the commands."""
+"""Exit codes, their page, and processes with a full disk, closed output or another locale."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from qola.cli.command_line import build_parser
 from qola_base.errors import ExitCode, QolaError
+from tests.support.folders import write
 
 
 def test_the_table_has_each_code_and_its_commands(repo_root: Path) -> None:
@@ -41,7 +42,11 @@ def test_errors_refer_to_the_table() -> None:
 
 
 def qola(
-    repo_root: Path, *arguments: str, out: str | int = subprocess.PIPE, **environ: str
+    repo_root: Path,
+    *arguments: str,
+    out: str | int = subprocess.PIPE,
+    directory: Path | None = None,
+    **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run qola as a process, with standard output to a file, or closed ("")."""
     command = [sys.executable, "-m", "qola", *arguments]
@@ -51,9 +56,11 @@ def qola(
     with open(out or os.devnull, "w") if isinstance(out, str) else nullcontext(out) as stdout:
         run = subprocess.run(
             command,
+            cwd=directory,
             stdout=stdout,
             stderr=subprocess.PIPE,
             encoding="utf-8",
+            errors="replace",
             env={**os.environ, "PYTHONPATH": path, **environ},
             check=False,
         )
@@ -91,3 +98,39 @@ def test_names_that_cannot_be_encoded(repo_root: Path, tmp_path: Path, encoding:
         run = qola(repo_root, *arguments, **environ, QOLA_BAZEL="none")
         assert run.returncode in (ExitCode.DONE, ExitCode.TOOLCHAIN, ExitCode.USAGE)
         assert "\x1b" not in run.stderr
+
+
+MANIFEST = """\
+[build]
+architectures = ["gfx950"]
+mode = "cpp_itfs"
+[[modules]]
+name = "libmha_fwd"
+drop_directions = ["fwd_splitkv", "batch_prefill"]
+[[mha_fwd_variants]]
+dtype = "bf16"
+hdim = 64
+mode = "batch"
+"""
+PROBLEM = ("direction=fwd", "dtype=bf16", "hdim=64", "seqlen_q=16", "seqlen_k=16")
+#: The C locale without Python's UTF-8 mode: names of files are ASCII, other bytes surrogates.
+LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["plan"], ["init", "--overwrite", "--schema"], ["dispatch", *PROBLEM]],
+    ids=("plan", "init", "dispatch"),
+)
+def test_path_outside_of_the_locale(
+    repo_root: Path, tmp_path: Path, aiter_tree: Path, words: list[str]
+) -> None:
+    """Prevents: a traceback for a manifest's path with ä in a container without a locale."""
+    write(tmp_path / "bä", {"mä.toml": MANIFEST})
+    options = [] if "init" in words else ["--aiter-root", str(aiter_tree)]
+    arguments = [words[0], "bä/mä.toml", *words[1:], *options]
+    environ = {**LOCALE, "QOLA_CACHE_HOME": str(tmp_path / "cache")}
+    for _ in ("new", "cached"):
+        run = qola(repo_root, *arguments, directory=tmp_path, **environ)
+        assert run.returncode == ExitCode.DONE, run.stderr
+        assert run.stdout
