@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from qola import api
@@ -14,17 +15,14 @@ from qola.build.install import BuildResult
 from qola.build.pack import SUFFIX, build_pack, read_list
 from qola.build.setup import resolve_build
 from qola.cli import options
-from qola.cli.commands import add_command
+from qola.cli.commands import PLANNING, add_command
 from qola.cli.console import Console, Surroundings, size
 from qola.common.layout import WHEELS
 from qola.plan.spec import Forms
 from qola_base.errors import ExitCode, Finding
 from qola_base.progress import log
 
-_CODES = (
-    *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
-    ExitCode.NOT_BUILT,
-)
+_CODES = (*PLANNING, ExitCode.NOT_BUILT)
 RESULT_AS_JSON = "print the content of manifest.json, or the error, as JSON"
 
 
@@ -130,12 +128,8 @@ def _print_summary(result: BuildResult, console: Console) -> None:
     )
     for module in result["modules"]:
         if not module["success"]:
-            console.line(f"  FAILED: {module['md_name']}: {indented(module['error'], 4).lstrip()}")
-
-
-def indented(text: str, by: int) -> str:
-    """Return a text with blanks before each line."""
-    return "\n".join(" " * by + line for line in text.splitlines())
+            error = indent(module["error"], " " * 4).lstrip()
+            console.line(f"  FAILED: {module['md_name']}: {error}")
 
 
 def _checkout(args: argparse.Namespace, around: Surroundings) -> int:
@@ -160,7 +154,7 @@ def _pack(args: argparse.Namespace, around: Surroundings) -> int:
     chosen = resolve_build(options.build_request(args, around), around.environ)
     error = build_pack(chosen, kernels, output, options.build_options(args), around.environ)
     if error:
-        console.line(f"FAILED: {place}: not written\n{indented(error, 2)}")
+        console.line(f"FAILED: {place}: not written\n{indent(error, '  ')}")
         return ExitCode.NOT_BUILT
     console.line(f"{place}: {size(output.stat().st_size)}")
     return ExitCode.DONE

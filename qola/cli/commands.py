@@ -14,6 +14,9 @@ from qola_base.errors import ExitCode, Finding, QolaError, visible
 
 JSON = "--json"
 
+PLANNING = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
+"""Exit codes of commands that plan a manifest, in addition to those of all commands."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -28,60 +31,41 @@ class Command:
     summary: str
 
 
+_BUILD, _INIT, _MACHINE = "qola.cli.build", "qola.cli.init", "qola.cli.machine"
+_PLAN, _PREBUILT, _REPORT = "qola.cli.plan", "qola.cli.prebuilt", "qola.cli.report"
+_EMULATE, _RUN, _TREES = "qola_lab.cli.emulate", "qola_lab.cli.run", "qola_lab.cli.trees"
+
 COMMANDS: Mapping[str, Command] = {
-    "plan": Command(
-        "qola.cli.plan", "count the libraries and kernel instances that a manifest builds"
-    ),
-    "list": Command("qola.cli.plan", "list the kernel instances of a manifest, one per line"),
+    "plan": Command(_PLAN, "count the libraries and kernel instances that a manifest builds"),
+    "list": Command(_PLAN, "list the kernel instances of a manifest, one per line"),
     "explain": Command(
-        "qola.cli.plan",
-        "explain why kernel instances are in or out; without a query, count them by rule",
+        _PLAN, "explain why kernel instances are in or out; without a query, count them by rule"
     ),
-    "compat": Command(
-        "qola_lab.cli.trees", "check which directions and modules an AITER tree can build"
-    ),
-    "modules": Command(
-        "qola_lab.cli.trees", "list the modules of an AITER tree, and which can be built"
-    ),
-    "build": Command("qola.cli.build", "build the libraries of a manifest"),
-    "checkout": Command("qola.cli.build", "prepare a patched AITER tree without building"),
-    "pack": Command(
-        "qola.cli.build", "compile kernels of lazy libraries and put them into one file"
-    ),
+    "compat": Command(_TREES, "check which directions and modules an AITER tree can build"),
+    "modules": Command(_TREES, "list the modules of an AITER tree, and which can be built"),
+    "build": Command(_BUILD, "build the libraries of a manifest"),
+    "checkout": Command(_BUILD, "prepare a patched AITER tree without building"),
+    "pack": Command(_BUILD, "compile kernels of lazy libraries and put them into one file"),
     "health": Command(
-        "qola_lab.cli.trees",
-        "compare the kernels of AITER trees: resources, occupancy, faults, verdicts",
+        _TREES, "compare the kernels of AITER trees: resources, occupancy, faults, verdicts"
     ),
     "verify": Command(
-        "qola_lab.cli.run",
-        "build the libraries of a manifest, emulate their kernels, compare with float64",
+        _RUN, "build the libraries of a manifest, emulate their kernels, compare with float64"
     ),
-    "dispatch": Command(
-        "qola_lab.cli.run", "find the kernel that a problem launches, or why none fits"
-    ),
-    "emulate": Command(
-        "qola_lab.cli.emulate", "run a program that uses HIP on a machine without a GPU"
-    ),
-    "report": Command(
-        "qola.cli.report", "write a page about built libraries: kernels, resources, sizes"
-    ),
+    "dispatch": Command(_RUN, "find the kernel that a problem launches, or why none fits"),
+    "emulate": Command(_EMULATE, "run a program that uses HIP on a machine without a GPU"),
+    "report": Command(_REPORT, "write a page about built libraries: kernels, resources, sizes"),
     "inspect": Command(
-        "qola.cli.report", "list the device code of libraries, and check that one compiler made it"
+        _REPORT, "list the device code of libraries, and check that one compiler made it"
     ),
-    "fetch": Command(
-        "qola.cli.prebuilt", "install a prebuilt bundle of a manifest without building"
-    ),
-    "publish": Command("qola.cli.prebuilt", "build the bundle of a manifest and upload it"),
-    "keygen": Command(
-        "qola.cli.prebuilt", "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"
-    ),
-    "init": Command("qola.cli.init", "write a starter manifest with comments"),
-    "doctor": Command(
-        "qola.cli.machine", "check this machine for the programs and libraries qola uses"
-    ),
-    "hipcc": Command("qola.cli.machine", "print the path of the pinned hipcc, for CMake and make"),
-    "cache": Command("qola.cli.machine", "show the size of qola's caches, and remove old entries"),
-    "completion": Command("qola.cli.machine", "print a script that completes commands in a shell"),
+    "fetch": Command(_PREBUILT, "install a prebuilt bundle of a manifest without building"),
+    "publish": Command(_PREBUILT, "build the bundle of a manifest and upload it"),
+    "keygen": Command(_PREBUILT, "make a key pair, PREFIX.key and PREFIX.pub, to sign bundles"),
+    "init": Command(_INIT, "write a starter manifest with comments"),
+    "doctor": Command(_MACHINE, "check this machine for the programs and libraries qola uses"),
+    "hipcc": Command(_MACHINE, "print the path of the pinned hipcc, for CMake and make"),
+    "cache": Command(_MACHINE, "show the size of qola's caches, and remove old entries"),
+    "completion": Command(_MACHINE, "print a script that completes commands in a shell"),
     "help": Command("", "show the help of a command; without one, list the commands"),
 }
 

@@ -14,7 +14,7 @@ from qola.aiter.tree import read_tree
 from qola.aiter.variant_names import variant_names
 from qola.checkout.default_tree import find_tree
 from qola.cli import laboratory
-from qola.cli.commands import add_command
+from qola.cli.commands import PLANNING, add_command
 from qola.cli.console import Surroundings
 from qola.cli.options import DEFAULT_MANIFEST, PLANNED_TREE, add_options, place_of
 from qola.fetch.fetched import tree_answers
@@ -57,12 +57,9 @@ class InitError(QolaError, title="no manifest written", exit_code=ExitCode.USAGE
     """The starter manifest cannot be written."""
 
 
-CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
-
-
 def add_commands(commands: Any) -> None:
     """Add init to the parser's subcommands."""
-    parser = add_command(commands, "init", _init, CODES, words="[FILE]")
+    parser = add_command(commands, "init", _init, PLANNING, words="[FILE]")
     parser.add_argument(
         "words",
         nargs="*",

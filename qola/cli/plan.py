@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from qola.cli import options
-from qola.cli.commands import add_command
+from qola.cli.commands import PLANNING, add_command
 from qola.cli.console import Console, Surroundings, align, size, table
 from qola.common.folder import Folder
 from qola.common.layout import TRITON, triton_file
@@ -48,7 +48,6 @@ _LONG = (
     *("module", "direction", "role", "arch", "dtype", "hdim", "mode"),
     *("bias", "mask", "lse", "dropout"),
 )
-_CODES = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN, ExitCode.PIPE)
 
 
 def add_commands(commands: Any) -> None:
@@ -70,7 +69,8 @@ def _add_command(
     epilog: str = "",
 ) -> argparse.ArgumentParser:
     """Add a command with what all of them take."""
-    parser = add_command(commands, name, run, _CODES, words=words, epilog=epilog)
+    codes = (*PLANNING, ExitCode.PIPE)
+    parser = add_command(commands, name, run, codes, words=words, epilog=epilog)
     more = ("", "") if name == "plan" else (words, "the manifest is a TOML file")
     options.add_manifest(parser, more=more)
     parser.add_argument(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qola.cli import options
-from qola.cli.commands import add_command
+from qola.cli.commands import PLANNING, add_command
 from qola.cli.console import Surroundings, table
 from qola.cli.plan import find_verdicts, request_of
 from qola.common.extras import needs
@@ -17,7 +17,7 @@ from qola.plan import planner
 from qola.plan.model import Plan
 from qola.query.kernels import summary
 from qola.report.data import LeftOut, ReportError
-from qola_base.errors import ExitCode, Finding, visible
+from qola_base.errors import Finding, visible
 
 if TYPE_CHECKING:
     from qola.report.inspection import Inspection
@@ -39,8 +39,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _add_report(commands: Any) -> None:
-    codes = (ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN)
-    report = add_command(commands, "report", _report, codes, words="[BUILT...] [MANIFEST]")
+    report = add_command(commands, "report", _report, PLANNING, words="[BUILT...] [MANIFEST]")
     built = (
         "a library, or a bundle: a directory with them (default: the directory to which qola build "
         "of the manifest writes)"

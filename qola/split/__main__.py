@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from qola.common.packs import PackedCode, pack
-from qola.split.device_code import BUNDLES, CODE_OBJECTS, Bundler, DeviceCode, read_device_code
+from qola.split.device_code import BUNDLES, CODE_OBJECTS, DeviceCode, read_device_code
 from qola_base.code_object.offload import is_compressed
 from qola_base.files import write_if_changed
 from qola_base.json_types import reader
@@ -37,7 +37,7 @@ class ArchRows:
     rows: tuple[Row, ...]
 
 
-def make_pack(codes: Iterable[DeviceCode], arch: str, bundler: Bundler) -> tuple[bytes, ArchRows]:
+def make_pack(codes: Iterable[DeviceCode], arch: str, bundler: Path) -> tuple[bytes, ArchRows]:
     """Return the pack of an arch, and its rows in the table of the host part."""
     selected = [(code, code.select(arch, bundler)) for code in codes]
     packed = [(code, PackedCode(code.name, arch, "", data)) for code, data in selected if data]
@@ -69,7 +69,7 @@ def table(library: str, archs: Sequence[ArchRows]) -> str:
 
 
 def _pack(args: argparse.Namespace) -> None:
-    content, rows = make_pack(read_device_code(args.linked), args.arch, Bundler(args.bundler))
+    content, rows = make_pack(read_device_code(args.linked), args.arch, args.bundler)
     args.pack.write_bytes(content)
     write_if_changed(args.rows, json.dumps(asdict(rows), indent=1) + "\n")
 

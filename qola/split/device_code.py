@@ -42,26 +42,24 @@ _SERVED = {
 }
 
 
-@dataclass(frozen=True)
-class Bundler:
-    """The program clang-offload-bundler. Its format for compressed bundles is set by the caller."""
+def _make_bundle(bundler: Path, code: Mapping[str, memoryview], *, compress: bool) -> bytes:
+    """Make a bundle of code objects by target, as clang makes those of sources.
 
-    program: Path
-
-    def bundle(self, code: Mapping[str, memoryview], *, compress: bool) -> bytes:
-        """Make a bundle of code objects by target, as clang makes those of sources."""
-        targets = ["host-x86_64-unknown-linux-gnu-", *code]
-        with tempfile.TemporaryDirectory() as name:
-            inputs = [Path("/dev/null")]
-            for number, data in enumerate(code.values()):
-                inputs.append(Path(name, f"{number}.co"))
-                inputs[-1].write_bytes(data)
-            output = Path(name, "bundle")
-            command = [str(self.program), "-type=o", f"-targets={','.join(targets)}"]
-            command += [f"-input={file}" for file in inputs] + [f"-output={output}"]
-            more = ["-compress", "-compression-level=19"] if compress else ["-bundle-align=4096"]
-            subprocess.run([*command, *more], check=True)
-            return output.read_bytes()
+    Args:
+        bundler: clang-offload-bundler; the environment sets its format for compressed bundles.
+    """
+    targets = ["host-x86_64-unknown-linux-gnu-", *code]
+    with tempfile.TemporaryDirectory() as name:
+        inputs = [Path("/dev/null")]
+        for number, data in enumerate(code.values()):
+            inputs.append(Path(name, f"{number}.co"))
+            inputs[-1].write_bytes(data)
+        output = Path(name, "bundle")
+        command = [str(bundler), "-type=o", f"-targets={','.join(targets)}"]
+        command += [f"-input={file}" for file in inputs] + [f"-output={output}"]
+        more = ["-compress", "-compression-level=19"] if compress else ["-bundle-align=4096"]
+        subprocess.run([*command, *more], check=True)
+        return output.read_bytes()
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class DeviceCode:
         """Return the name in packs."""
         return f"{self.section}+{self.offset:#x}"
 
-    def select(self, arch: str, bundler: Bundler) -> bytes:
+    def select(self, arch: str, bundler: Path) -> bytes:
         """Return the code for one arch, compressed if it is in the library; b"" for none."""
         if self.arch:
             return bytes(self.bundle) if self.arch == arch else b""
@@ -92,7 +90,7 @@ class DeviceCode:
         own = {target: data for target, data in entries if arch_of(target) == arch}
         if len(own) == len(entries):
             return bytes(self.bundle)
-        return bundler.bundle(own, compress=is_compressed(self.bundle)) if own else b""
+        return _make_bundle(bundler, own, compress=is_compressed(self.bundle)) if own else b""
 
 
 def unserved(functions: Iterable[str]) -> list[str]:

@@ -8,13 +8,13 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from qola.build.programs import NotBuiltError, build_program, run_program
 from qola.build.setup import resolve_build
 from qola.cli import options
-from qola.cli.build import indented
-from qola.cli.commands import add_command
+from qola.cli.commands import PLANNING, add_command
 from qola.cli.console import Surroundings
 from qola.cli.plan import request_of
 from qola.common.extras import needs
@@ -25,10 +25,7 @@ from qola.query.kernels import QueryError
 from qola_base.errors import ExitCode, Finding
 from qola_base.json_types import json_fields
 
-CODES = (
-    *(ExitCode.AITER, ExitCode.CODEGEN, ExitCode.TOOLCHAIN, ExitCode.PLAN),
-    *(ExitCode.NOT_BUILT, ExitCode.WRONG),
-)
+CODES = (*PLANNING, ExitCode.NOT_BUILT, ExitCode.WRONG)
 
 
 def add_commands(commands: Any) -> None:
@@ -100,7 +97,7 @@ def _run_program(
         if args.json:
             place = chosen.manifest.file
             raise NotBuiltError(Finding(place, program.error, "libraries that build"))
-        console.line(f"FAILED: the libraries were not built\n{indented(program.error, 2)}")
+        console.line(f"FAILED: the libraries were not built\n{indent(program.error, '  ')}")
         return ExitCode.NOT_BUILT
     quiet = subprocess.DEVNULL if args.quiet else None
     console.out.flush()

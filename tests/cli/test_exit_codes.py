@@ -45,7 +45,7 @@ def qola(
     repo_root: Path,
     *arguments: str,
     out: str | int = subprocess.PIPE,
-    directory: Path | None = None,
+    directory: str | Path | None = None,
     **environ: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run qola as a process, with standard output to a file, or closed ("")."""

@@ -13,7 +13,6 @@ from qola.split.__main__ import ArchRows, Row, make_pack, table
 from qola.split.device_code import (
     BUNDLES,
     CODE_OBJECTS,
-    Bundler,
     DeviceCode,
     read_device_code,
     unserved,
@@ -36,10 +35,10 @@ ARCHS = ("gfx942", "gfx950")
 
 
 @pytest.fixture
-def bundler(monkeypatch: pytest.MonkeyPatch) -> Bundler:
+def bundler(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The pinned clang-offload-bundler, with the bundle format of the libraries."""
     monkeypatch.setenv("COMPRESSED_BUNDLE_FORMAT_VERSION", "2")
-    return Bundler(Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent / "clang-offload-bundler")
+    return Path(os.environ["QOLA_TEST_LLVM"]).resolve().parent / "clang-offload-bundler"
 
 
 def read_bundles(program: str) -> list[DeviceCode]:
@@ -51,7 +50,7 @@ def read_bundles(program: str) -> list[DeviceCode]:
 
 
 @pytest.mark.parametrize("program", ["both", "compressed"])
-def test_selects_one_arch(program: str, bundler: Bundler) -> None:
+def test_selects_one_arch(program: str, bundler: Path) -> None:
     """Prevents: changed code, code of another arch in a pack, or a bundle that HIP cannot read."""
     for code in read_bundles(program):
         whole = dict(read_bundle(code.bundle))
@@ -70,7 +69,7 @@ def test_selects_one_arch(program: str, bundler: Bundler) -> None:
                 assert offset % 4096 == 0
 
 
-def test_code_of_one_arch_is_unchanged(bundler: Bundler) -> None:
+def test_code_of_one_arch_is_unchanged(bundler: Path) -> None:
     """Prevents: a bundle of one arch is bundled again, or a pack has an arch without code."""
     for code in read_bundles("gfx942"):
         assert code.select("gfx942", bundler) == bytes(code.bundle)
@@ -80,7 +79,7 @@ def test_code_of_one_arch_is_unchanged(bundler: Bundler) -> None:
     assert embedded.select("gfx942", bundler) == b""
 
 
-def test_a_pack_and_its_rows(bundler: Bundler, tmp_path: Path) -> None:
+def test_a_pack_and_its_rows(bundler: Path, tmp_path: Path) -> None:
     """Prevents: an unsorted table, digests that the pack lacks, or code not aligned to a page."""
     codes = [*read_bundles("both"), DeviceCode(CODE_OBJECTS, 0, memoryview(b"CCOB 942"), "gfx942")]
     data, arch_rows = make_pack(reversed(codes), "gfx942", bundler)
