@@ -203,7 +203,7 @@ def build(
             log.warning(f"the remote cache refuses access: {refusal}\n{_REFUSED_FIX}")
     if reader.exit_code is None or process.returncode in _MACHINE_EXIT_CODES:
         raise ToolchainError(
-            no_build(" ".join(bazel), process.returncode, output.text() if output else ""),
+            no_build(bazel, process.returncode, output.text() if output else ""),
             "Bazel cannot build here",
         )
     return reader
@@ -250,7 +250,7 @@ _REFUSED_FIX = (
 )
 
 
-def no_build(bazel: str, code: int, output: str) -> Finding:
+def no_build(bazel: Sequence[str], code: int, output: str) -> Finding:
     """Return why Bazel built nothing, from its output or bazelw's."""
     of_bazelw = _BAZELW_ERROR.search(output)
     # The message of a rule is more specific than the lines around it.
@@ -258,7 +258,7 @@ def no_build(bazel: str, code: int, output: str) -> Finding:
     fix = _REFUSED_FIX if find_refusal(output) else "qola doctor shows what is missing"
     found = output.strip().splitlines()[-15:]
     return Finding(
-        bazel,
+        " ".join(bazel),
         "\n".join([f"exit code {code}, before anything was built", *found]),
         "a Bazel that can work on this machine",
         of_bazelw["fix"].strip() if of_bazelw else fix,

@@ -168,14 +168,12 @@ def install_build(chosen: ResolvedBuild, built: Built, output: Path) -> BuildRes
     archs = bundled.get("archs") or chosen.spec.archs or chosen.manifest.archs
     records: list[ModuleRecord] = []
     for name in names:
-        result, error, library = results[name], built.errors.get(name, ""), None
+        result, error = results[name], built.errors.get(name, "")
         outputs = result.outputs.get(DEFAULT_OUTPUTS, ()) if result.success else ()
         if name == FUNCTIONS and result.success:
             records += _function_records(outputs, files, known, output)
             continue
-        for file in outputs:
-            if file.suffix == ".so" and library is None:
-                library = file
+        library = next((file for file in outputs if file.suffix == ".so"), None)
         place = f"{directory}/{library.name if library else library_files[name]}"
         if library:
             # The bundle has the host part of a split library.

@@ -19,6 +19,10 @@ from qola_base.errors import (
 _SHOWN_FAILURES = 3
 """Number of distinct errors of a module that are shown; further failed targets are counted."""
 
+_SHOWN_ERRORS = 2
+_SHOWN_LINES = 10
+"""Number of errors of a tool that are shown, or of its last lines if none is marked as an error."""
+
 _NO_ROCM = "qola: ToolchainError: "
 _CLASSES = {
     error.__name__: error
@@ -120,12 +124,8 @@ _FOLLOWS = re.compile(r"^(\s*(\d+ )?\||  (found|expected|fix) | {12})")
 _NO_ERROR = re.compile(r"(^failed to execute:|: note: |error generated|errors generated)")
 
 
-def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]:
-    """Return a tool's first errors with their source lines.
-
-    Args:
-        tail: number of last lines to return if no line is marked as an error.
-    """
+def first_errors(output: str) -> tuple[str, ...]:
+    """Return a tool's first errors with their source lines."""
     lines = [ANSI.sub("", line).rstrip() for line in output.splitlines()]
     found: list[str] = []
     errors, follows = 0, False
@@ -135,9 +135,10 @@ def first_errors(output: str, count: int = 2, tail: int = 10) -> tuple[str, ...]
             found.append(line)
             continue
         if follows := is_error:
-            if errors == count:
+            if errors == _SHOWN_ERRORS:
                 break
             errors += 1
             found.append(line)
     # A crash is reported in the last lines; hipcc also repeats its command there.
-    return tuple(found or [s for s in lines if s and not s.startswith("failed to execute")][-tail:])
+    shown = [line for line in lines if line and not line.startswith("failed to execute")]
+    return tuple(found or shown[-_SHOWN_LINES:])

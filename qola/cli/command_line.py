@@ -16,7 +16,7 @@ from qola.cli import laboratory
 from qola.cli.commands import COMMANDS, JSON, Parser, add_command, exit_codes
 from qola.cli.console import Console, Surroundings
 from qola.common.extras import MissingPackagesError
-from qola.common.ruleset import cmake_dir
+from qola.common.ruleset import CMAKE_DIR
 from qola.common.suggestions import nearest
 from qola.common.version import __version__
 from qola_base.errors import ExitCode, QolaError
@@ -86,7 +86,7 @@ class _PrintCmakeDir(argparse.Action):
     """Prints the directory as it is; argparse's own actions wrap long texts."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(cmake_dir())
+        print(CMAKE_DIR)
         parser.exit()
 
 

@@ -11,8 +11,11 @@ PACKAGED = "_ruleset"
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
+CMAKE_DIR = _PACKAGE / "cmake"
+"""Directory with qola.cmake."""
 
-def ruleset_root(package: Path = _PACKAGE) -> Path:
+
+def ruleset_root() -> Path:
     """Return the directory with qola's MODULE.bazel.
 
     It is the checkout of this package (also after pip install -e), else the copy in the installed
@@ -21,16 +24,11 @@ def ruleset_root(package: Path = _PACKAGE) -> Path:
     Raises:
         ToolchainError: neither exists.
     """
-    for root in (package.parent, package / PACKAGED):
+    for root in (_PACKAGE.parent, _PACKAGE / PACKAGED):
         if (root / "MODULE.bazel").is_file() and (root / "rules" / "extensions.bzl").is_file():
             return root
     found = f"no MODULE.bazel next to it, and none in {PACKAGED}"
     expected = "qola's ruleset, as in a checkout or an installed package"
     fix = "pip install --force-reinstall <checkout of qola>"
-    finding = Finding(package.as_posix(), found, expected, fix)
+    finding = Finding(_PACKAGE.as_posix(), found, expected, fix)
     raise ToolchainError(finding, "this installation of qola is not complete")
-
-
-def cmake_dir(package: Path = _PACKAGE) -> Path:
-    """Return the directory with qola.cmake."""
-    return package / "cmake"

@@ -107,7 +107,7 @@ def _ask_bazel(
         raise ToolchainError(
             Finding(
                 f"{identity.ROCM_VARIABLE}, of which Bazel is asked",
-                no_build(" ".join(bazel), run.returncode, run.stderr or run.stdout).found,
+                no_build(bazel, run.returncode, run.stderr or run.stdout).found,
                 "a ROCm whose versions are known: they are part of a prebuilt bundle's key",
                 f"{identity.ROCM_VARIABLE}=pinned takes the ROCm that qola pins; qola build "
                 "--no-prebuilt asks for none",

@@ -232,7 +232,6 @@ def test_lazy_is_refused_in_mode_aiter() -> None:
             "--static",
             "leave out --lazy or --static; --no-lazy if NVTE_CK_JIT is set",
         ),
-        ("lazy split", "--split", "leave out --lazy or --split; --no-lazy if NVTE_CK_JIT is set"),
         ("static split", "--split", "leave out --static or --split"),
     ],
 )

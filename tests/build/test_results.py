@@ -89,7 +89,8 @@ def test_first_errors_of_the_linker() -> None:
 def test_output_of_a_killed_tool() -> None:
     """Prevents: an empty summary for a compiler that died without an error message."""
     output = "".join(f"frame {n}\n" for n in range(30)) + "clang++: unable to execute: Killed\n"
-    assert first_errors(output, tail=2) == ("frame 29", "clang++: unable to execute: Killed")
+    assert first_errors(output)[-2:] == ("frame 29", "clang++: unable to execute: Killed")
+    assert len(first_errors(output)) == 10
     assert first_errors("") == ()
 
 

@@ -234,16 +234,6 @@ def test_renamed_entry_is_absent(tmp_path: Path) -> None:
     assert read_entry(tmp_path, other) is None
 
 
-def test_writable_directory_is_not_used(tmp_path: Path) -> None:
-    """Prevents: sources of another user in libraries of this user."""
-    place = tmp_path / "cache"
-    write_entry(place, KEY, b"content")
-    place.chmod(0o777)
-    assert read_entry(place, KEY) is None
-    write_entry(place, KEY[:-1] + "1", b"content")
-    assert [path.name for path in place.iterdir()] == [KEY]
-
-
 def test_unusable_cache_directory_is_no_error(tmp_path: Path) -> None:
     """Prevents: a plan that fails because its answers cannot be cached."""
     (tmp_path / "file").write_text("")
