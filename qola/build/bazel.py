@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from qola.build.events import ANSI, EventReader, fails, find_refusal
 from qola.build.progress import Status
@@ -38,6 +39,8 @@ LOG = "bazel.log"
 
 #: Variables that Bazel sets for a program that it runs (bazel run //:qola).
 _OF_BAZEL_RUN = ("BUILD_WORKING_DIRECTORY", "BUILD_WORKSPACE_DIRECTORY", "PYTHONSAFEPATH")
+
+_NO_MODULES: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 _MODULE_PYTHON = "QOLA_TORCH"
 """Variable that names the Python for which modules are built."""
@@ -152,7 +155,7 @@ def build(
     targets: Sequence[str],
     options: BuildOptions,
     environ: Mapping[str, str],
-    kernels: Callable[[Path], Mapping[str, int]] = lambda _: {},
+    modules: Mapping[str, Sequence[str]] = _NO_MODULES,
 ) -> EventReader:
     """Run bazel build and log its progress; return the events.
 
@@ -160,7 +163,7 @@ def build(
     error unchanged.
 
     Args:
-        kernels: the number of kernels in each compile, as `planned_kernels` returns it.
+        modules: the modules whose kernels are counted, as of `planned_kernels`.
 
     Raises:
         ToolchainError: Bazel did not start, or could not work on this machine.
@@ -172,7 +175,7 @@ def build(
     reader = EventReader(output=str(workspace / LOG)) if output else EventReader()
     command = [*bazel, "build", *options.to_arguments(), f"--build_event_json_file={file}"]
     command += ["--build_event_publish_all_actions", "--", *targets]
-    status = Status(reader, kernels, options.jobs or os.cpu_count() or 1)
+    status = Status(reader, modules, options.jobs or os.cpu_count() or 1)
     with ExitStack() as stack:
         if output:
             stream = stack.enter_context(output.path.open("ab")).fileno()

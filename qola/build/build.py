@@ -22,7 +22,6 @@ from qola.build.install import (
     run_record,
 )
 from qola.build.pack import SUFFIX
-from qola.build.progress import planned_kernels
 from qola.build.results import broken_below, describe_failure, messages_of, results_of
 from qola.build.setup import ResolvedBuild
 from qola.build.workspace import BUNDLE, BUNDLE_FILE, WHEEL, Workspace, targets
@@ -62,7 +61,7 @@ def build_all(workspace: Workspace, options: BuildOptions, environ: Mapping[str,
     log.info(f"{file}: {kind}{', '.join(names)}, AITER {chosen.aiter.describe()}")
     labels = targets(names, forms.lazy)
     # A lazy build compiles no kernels.
-    counted = planned_kernels({} if forms.lazy else {workspace.name: names})
+    counted = {} if forms.lazy else {workspace.name: names}
     planned = replace(options, more=(f"--output_groups=+{_PLAN}", *options.more))
     events = build(workspace.bazel, directory, labels, planned, environ, counted)
     results = results_of(events, dict(zip(names, labels, strict=True)))

@@ -13,7 +13,6 @@ from qola.build.bazel import BuildOptions, beside, build, find_bazel
 from qola.build.events import DEFAULT_OUTPUTS, EventReader, TargetResult
 from qola.build.forms import modules_with_kernels
 from qola.build.outputs import OutputBase
-from qola.build.progress import planned_kernels
 from qola.build.results import describe_failure, results_of
 from qola.build.setup import ResolvedBuild, resolve_build
 from qola.build.workspace import (
@@ -134,8 +133,7 @@ def build_programs(
         labels = {name: f"//{_PROGRAMS}:{name}" for name in manifests}
         log.info(f"{len(manifests)} manifests, AITER {first.chosen.aiter.describe()}")
         modules = {w.name: [m.name for m in w.chosen.modules] for w in workspaces.values()}
-        kernels = planned_kernels(modules)
-        events = build(first.bazel, directory, [*labels.values()], options, environ, kernels)
+        events = build(first.bazel, directory, [*labels.values()], options, environ, modules)
         try:
             results = results_of(events, labels)
         except QolaError as error:

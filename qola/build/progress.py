@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,41 +82,35 @@ def count(
     return Counts(total, total - left, finished, seconds)
 
 
-def planned_kernels(modules: Mapping[str, Sequence[str]]) -> Callable[[Path], Mapping[str, int]]:
-    """Return a function that reads the number of kernel instances in each compile.
+def planned_kernels(external: Path, modules: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return the number of kernel instances in each compile.
 
-    Its argument is the directory of Bazel's external repositories, which has the plans after the
-    analysis. A manifest without a readable plan, or with several, counts nothing.
+    A manifest without a readable plan, or with several, counts nothing.
 
     Args:
+        external: directory of Bazel's external repositories, with the plans after the analysis.
         modules: the modules of each manifest, by the manifest's Bazel name.
     """
-
-    def read(external: Path) -> Mapping[str, int]:
-        counts: dict[str, int] = {}
-        for manifest, names in modules.items():
-            # Bazel puts ~ or + between the parts of a repository's canonical name.
-            files = [*external.glob(f"*[~+]qola_{manifest}/plan.json")]
-            if len(files) != 1:
-                continue
-            with suppress(OSError, ValueError, QolaError):
-                plan = Plan.from_json(files[0].read_text(encoding="utf-8"))
-                chosen = [module for module in plan.with_kernels if module.name in names]
-                # Manifests share compiles of one name.
-                counts |= Counter(name for module in chosen for name in plan.compiled_as(module))
-        return counts
-
-    return read
+    counts: dict[str, int] = {}
+    for manifest, names in modules.items():
+        # Bazel puts ~ or + between the parts of a repository's canonical name.
+        files = [*external.glob(f"*[~+]qola_{manifest}/plan.json")]
+        if len(files) != 1:
+            continue
+        with suppress(OSError, ValueError, QolaError):
+            plan = Plan.from_json(files[0].read_text(encoding="utf-8"))
+            chosen = [module for module in plan.with_kernels if module.name in names]
+            # Manifests share compiles of one name.
+            counts |= Counter(name for module in chosen for name in plan.compiled_as(module))
+    return counts
 
 
 class Status:
     """The progress of a running build; `share` is the fraction of finished kernels, if known."""
 
-    def __init__(
-        self, reader: EventReader, kernels: Callable[[Path], Mapping[str, int]], cores: int
-    ):
+    def __init__(self, reader: EventReader, modules: Mapping[str, Sequence[str]], cores: int):
         self._reader = reader
-        self._read = kernels
+        self._modules = modules
         self._kernels: Mapping[str, int] | None = None
         self._cores = cores
         self.share: float | None = None
@@ -140,7 +134,8 @@ class Status:
         # Before the first action of a target, the plan may belong to an earlier build.
         planned = reader.exit_code == 0 or any(action.name for action in reader.actions)
         if self._kernels is None and planned and reader.exec_root:
-            self._kernels = self._read(reader.exec_root.parent.parent / "external")
+            external = reader.exec_root.parent.parent / "external"
+            self._kernels = planned_kernels(external, self._modules)
         if not self._kernels:
             return self._phase() if reader.exit_code is None else ""
         jobs = reader.jobs or self._cores

@@ -75,7 +75,7 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     file = tmp_path / "external/qola~~qola~qola_mine/plan.json"
     file.parent.mkdir(parents=True)
     reader = EventReader()
-    status = Status(reader, planned_kernels({"mine": ["libmha_fwd"]}), 2)
+    status = Status(reader, {"mine": ["libmha_fwd"]}, 2)
     assert status.text(0) == ""
     options = ["--jobs=4", "--keep_going", "--jobs=1"]
     feed(reader, 0, id={"optionsParsed": {}}, optionsParsed={"cmdLine": options})
@@ -124,7 +124,7 @@ def test_plans_of_several_manifests(tmp_path: Path) -> None:
     names = ("mine", "yours", "theirs")
     for repository in ("qola~~qola~qola_mine", "qola++qola+qola_yours", "qola~~qola~qola_theirs"):
         write(tmp_path / repository, {"plan.json": text})
-    read = planned_kernels(dict.fromkeys(names, ("libmha_fwd",)))
-    assert read(tmp_path) == {"k0": 1, "k1": 1}
+    modules = dict.fromkeys(names, ("libmha_fwd",))
+    assert planned_kernels(tmp_path, modules) == {"k0": 1, "k1": 1}
     write(tmp_path / "qola++qola+qola_mine", {"plan.json": text})
-    assert planned_kernels({"mine": ["libmha_fwd"]})(tmp_path) == {}
+    assert planned_kernels(tmp_path, {"mine": ["libmha_fwd"]}) == {}
