@@ -110,7 +110,7 @@ class EventReader:
         targets: results by label (//:libmha_fwd), in the order of completion.
         failed: failed actions by their first output, because one target compiles all kernels.
         exit_code: Bazel's exit code, None while it runs.
-        exec_root: directory in which actions run, None before it is known.
+        external: directory of external repositories, None before it is known.
         jobs: number of parallel actions, None for Bazel's default.
         output: location of Bazel's own output, for messages.
     """
@@ -119,7 +119,7 @@ class EventReader:
     failed: dict[str, FailedAction] = field(default_factory=dict)
     exit_code: int | None = None
     actions: list[FinishedAction] = field(default_factory=list)
-    exec_root: Path | None = None
+    external: Path | None = None
     jobs: int | None = None
     output: str = "Bazel's output above"
     _stderr: list[str] = field(default_factory=list)
@@ -143,7 +143,8 @@ class EventReader:
             self._stderr.append(event["progress"].get("stderr", ""))
             self._reported = seconds
         elif "workspaceInfo" in event:
-            self.exec_root = Path(event["workspaceInfo"].get("localExecRoot", ""))
+            root = Path(event["workspaceInfo"].get("localExecRoot", ""))
+            self.external = root.parent.parent / "external"
         elif "optionsParsed" in event:
             # Includes options of expanded configurations; the last one counts.
             found = _JOBS.findall("\n".join(event["optionsParsed"].get("cmdLine", ())))

@@ -133,9 +133,8 @@ class Status:
         reader = self._reader
         # Before the first action of a target, the plan may belong to an earlier build.
         planned = reader.exit_code == 0 or any(action.name for action in reader.actions)
-        if self._kernels is None and planned and reader.exec_root:
-            external = reader.exec_root.parent.parent / "external"
-            self._kernels = planned_kernels(external, self._modules)
+        if self._kernels is None and planned and reader.external:
+            self._kernels = planned_kernels(reader.external, self._modules)
         if not self._kernels:
             return self._phase() if reader.exit_code is None else ""
         jobs = reader.jobs or self._cores
@@ -148,8 +147,7 @@ class Status:
     def _phase(self) -> str:
         """Return the phase of a build whose kernels are unknown, and the repositories in work."""
         reader = self._reader
-        external = reader.exec_root and reader.exec_root.parent.parent / "external"
-        if external and (names := unfinished(external)):
+        if reader.external and (names := unfinished(reader.external)):
             return f"fetching and planning {', '.join(names)}"
         progress = reader.last_progress()
         return f"{progress.partition(']')[0]}] actions" if reader.running() else progress
