@@ -226,7 +226,7 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
 
 
 def add_manifest(
-    parser: argparse.ArgumentParser, *, needed: bool = True, more: tuple[str, str] = ("", "")
+    parser: argparse.ArgumentParser, *, needed: bool = True, more: tuple[str, str] | None = None
 ) -> None:
     """Add the manifest: as a positional argument, or as -m/--manifest like ROCm/QoLA.
 
@@ -235,13 +235,12 @@ def add_manifest(
             that ends in .toml is the manifest.
         more: metavar and help of positional arguments that can be more than the manifest.
     """
-    metavar, text = more
-    parser.add_argument(
-        "words", nargs="*", metavar=metavar or "MANIFEST", help=text or "a TOML file"
-    )
+    metavar, text = more or ("MANIFEST", "a TOML file")
+    parser.add_argument("words", nargs="*", metavar=metavar, help=text)
     add_options(parser, "manifest")
-    takes = {"needs_manifest": needed, "takes_words": bool(metavar)}
-    parser.set_defaults(take_manifest=_take_manifest, **takes)
+    parser.set_defaults(
+        take_manifest=_take_manifest, needs_manifest=needed, takes_words=more is not None
+    )
 
 
 def _take_manifest(args: argparse.Namespace, directory: Path) -> None:

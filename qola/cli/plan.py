@@ -71,7 +71,7 @@ def _add_command(
     """Add a command with what all of them take."""
     codes = (*PLANNING, ExitCode.PIPE)
     parser = add_command(commands, name, run, codes, words=words, epilog=epilog)
-    more = ("", "") if name == "plan" else (words, "the manifest is a TOML file")
+    more = None if name == "plan" else (words, "the manifest is a TOML file")
     options.add_manifest(parser, more=more)
     parser.add_argument(
         "--name", metavar="NAME", help="name of the manifest (default: its file's, without .toml)"
