@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from qola_base.cache import cache_directory
+from tests.servers.deb_files import deb
 from tests.servers.http_files import Files, serving
 from tests.setup.cache_rule import cache_rule, give_away
+from tests.support.folders import read, write
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).absolute().parents[2]
@@ -89,26 +91,12 @@ def function(workspace: Path, tmp_path: Path) -> Run:
     return run_text
 
 
-def _set_lock(workspace: Path, *entries: str, megabytes: int = 1) -> None:
-    header = f"# download-megabytes: {megabytes}\n# unpacked-megabytes: {megabytes}\n"
-    (workspace / "third_party/debian/packages.lock").write_text(header + "\n".join(entries) + "\n")
-
-
-def _deb(directory: Path, name: str, version: str, files: dict[str, str]) -> None:
-    """Build a real Debian package."""
-    source = directory / "source" / name
-    for path, text in files.items():
-        (source / path).parent.mkdir(parents=True, exist_ok=True)
-        (source / path).write_text(text)
-    (source / "DEBIAN").mkdir(parents=True)
-    (source / "DEBIAN/control").write_text(
-        f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
-        "Maintainer: nobody <nobody@example.org>\nDescription: test\n"
-    )
-    debs = directory / "debs"
-    debs.mkdir(exist_ok=True)
-    deb = debs / f"{name}_{version.replace(':', '%3a')}_all.deb"
-    subprocess.run(["dpkg-deb", "-b", str(source), str(deb)], check=True, capture_output=True)
+def program(path: Path, *lines: str) -> Path:
+    """Write a shell script, and return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return path
 
 
 def test_help_names_every_variable(run: Run) -> None:
@@ -183,11 +171,10 @@ def test_the_disk_cache_of_another_home(run: Run, tmp_path: Path) -> None:
 
 def test_a_user_without_a_name(run: Run, function: Run, workspace: Path, tmp_path: Path) -> None:
     """Prevents: under cron, systemd or `docker run -u`, Bazel fails after the whole download."""
-    (tmp_path / "bazel").write_text('#!/bin/sh\necho "$USER"\n')
-    (tmp_path / "bazel").chmod(0o755)
-    result = run("build", QOLA_BAZEL=str(tmp_path / "bazel"))
+    bazel = str(program(tmp_path / "bazel", 'echo "$USER"'))
+    result = run("build", QOLA_BAZEL=bazel)
     assert result.stdout == pwd.getpwuid(os.getuid()).pw_name + "\n"
-    explicit = run("build", QOLA_BAZEL=str(tmp_path / "bazel"), USER="somebody")
+    explicit = run("build", QOLA_BAZEL=bazel, USER="somebody")
     assert explicit.stdout == "somebody\n"
     # passwd has no user with this number, and id fails.
     unknown = function('id() { echo 54321; return 1; }; unset USER; settings; echo "$USER"')
@@ -234,9 +221,7 @@ def test_files_of_another_user_are_refused(
         f"roots/{tree}.partial/debs/x",
         "bazelisk/1.28.1/bazelisk",
     ):
-        (cache / file).parent.mkdir(parents=True, exist_ok=True)
-        (cache / file).write_text(f"#!/bin/sh\necho planted > {output}\n")
-        (cache / file).chmod(0o755)
+        program(cache / file, f"echo planted > {output}")
     (cache / "answers" / answer).write_text(f"path\n{cache}/bazelisk/1.28.1/bazelisk\n")
     calls: list[tuple[tuple[str, ...], dict[str, str]]] = [
         *((("build",), {"QOLA_BAZEL": bazel}) for bazel in ("", "tree", "/bin/echo")),
@@ -304,9 +289,7 @@ def test_override_returns_the_exit_code(run: Run) -> None:
 
 def test_termination_reaches_a_watched_bazel(workspace: Path, tmp_path: Path) -> None:
     """Prevents: a build continues after CI terminates bazelw, before a compiler is fetched."""
-    bazel = tmp_path / "bazel"
-    bazel.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
-    bazel.chmod(0o755)
+    bazel = program(tmp_path / "bazel", "echo $$", "exec sleep 60")
     environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "QOLA_BAZEL": str(bazel)}
     command = [str(workspace / "bazelw"), "build"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -355,7 +338,8 @@ def test_cache_that_cannot_be_written(function: Run) -> None:
 
 def test_disk_too_small(function: Run, workspace: Path) -> None:
     """Prevents: the setup fills the disk before it fails."""
-    _set_lock(workspace, "base-files 1 00 forky", megabytes=10**9)
+    lock = f"# download-megabytes: {10**9}\n# unpacked-megabytes: {10**9}\n"
+    write(workspace / "third_party/debian", {"packages.lock": f"{lock}base-files 1 00 forky\n"})
     result = function("make_tree")
     assert result.returncode == EXIT_ENVIRONMENT
     assert "the tree needs 2000000000 MB while it is made" in result.stderr
@@ -377,13 +361,14 @@ def test_no_right_to_make_namespaces(run: Run) -> None:
 @needs_dpkg
 def test_unpack(function: Run, tmp_path: Path) -> None:
     """Prevents: the tree contains documentation, or a package fails to unpack without an error."""
-    _deb(tmp_path, "base-files", "1", {"usr/lib/base": "b", "usr/share/doc/base/copyright": "c"})
-    _deb(tmp_path, "other", "1", {"usr/lib/other": "o", "usr/lib/jvm/x/jmods/j": "j"})
+    base = {"./usr/lib/base": "b", "./usr/share/doc/base/copyright": "c"}
+    other = {"./usr/lib/other": "o", "./usr/lib/jvm/x/jmods/j": "j"}
+    files = {"base-files_1_all.deb": deb(base), "other_1_all.deb": deb(other)}
+    write(tmp_path / "debs", files)
     result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
     assert result.returncode == 0, result.stderr
     root = tmp_path / "root"
-    files = sorted(str(f.relative_to(root)) for f in root.rglob("*") if f.is_file())
-    assert files == ["usr/lib/base", "usr/lib/other"]
+    assert list(read(root)) == ["usr/lib/base", "usr/lib/other"]
     (tmp_path / "debs/broken_1_all.deb").write_text("no package")
     result = function(f'unpack "{tmp_path}/root"', cwd=tmp_path / "debs")
     assert result.returncode == EXIT_ENVIRONMENT
@@ -439,9 +424,7 @@ def test_bazelw_on_path_is_not_bazel(function: Run, workspace: Path) -> None:
 
 def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
     """Prevents: bazelw builds with another Bazel than the pinned version."""
-    other = tmp_path / "bazel"
-    other.write_text("#!/bin/sh\necho bazel 4.2.3\n")
-    other.chmod(0o755)
+    other = program(tmp_path / "bazel", "echo bazel 4.2.3")
     result = function(f'usable "{other}" || echo "$WHY_NOT"')
     assert result.stdout == "is bazel 4.2.3, not bazel 7.7.1\n"
 
@@ -449,14 +432,13 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
 def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: Path) -> None:
     """Prevents: Debian's Bazel, which cannot read MODULE.bazel.lock, crashes."""
     shutil.copytree(ROOT / "third_party/bazel", workspace / "third_party/bazel")
-    bazel = tmp_path / "bazel"
     crash = "echo FATAL: bazel crashed >&2; echo Caused by: Abstract classes >&2; exit 37"
-    bazel.write_text(
-        f'#!/bin/sh\n[ "$1" != --version ] || exec echo bazel 7.7.1\n'
-        f'[ "$1" != mod ] || grep -q lockFileVersion MODULE.bazel.lock || exit 1\n'
-        f'[ "$1" != mod ] || [ -e "{tmp_path}/reads" ] || {{ {crash}; }}\n'
+    bazel = program(
+        tmp_path / "bazel",
+        '[ "$1" != --version ] || exec echo bazel 7.7.1',
+        '[ "$1" != mod ] || grep -q lockFileVersion MODULE.bazel.lock || exit 1',
+        f'[ "$1" != mod ] || [ -e "{tmp_path}/reads" ] || {{ {crash}; }}',
     )
-    bazel.chmod(0o755)
     usable = f'usable "{bazel}" && echo yes || echo "$WHY_NOT"'
     assert (
         function(usable).stdout == "starts, but resolves no modules: Caused by: Abstract classes\n"
@@ -499,10 +481,7 @@ def test_pythons_of_the_host_are_visible_in_the_tree(function: Run, tmp_path: Pa
 def test_the_central_registry_is_checked(run: Run, workspace: Path, tmp_path: Path) -> None:
     """Prevents: with an installed Bazel, modules of the registry are used without a check."""
     shutil.copytree(ROOT / "third_party/bazel", workspace / "third_party/bazel")
-    (tmp_path / "bin").mkdir()
-    bazel = tmp_path / "bin/bazel"
-    bazel.write_text('#!/bin/sh\n[ "$1" != --version ] || exec echo bazel 7.7.1\n')
-    bazel.chmod(0o755)
+    bazel = program(tmp_path / "bin/bazel", '[ "$1" != --version ] || exec echo bazel 7.7.1')
     lock, pinned = (
         workspace / "MODULE.bazel.lock",
         workspace / "third_party/bazel/MODULE.bazel.lock",
@@ -559,9 +538,7 @@ def test_another_bazel_is_refused(function: Run, tmp_path: Path) -> None:
 
 def test_bazelisk_that_hangs_is_stopped(function: Run, workspace: Path, tmp_path: Path) -> None:
     """Prevents: minutes without output while Bazelisk retries a server that does not answer."""
-    slow = tmp_path / "bazelisk"
-    slow.write_text("#!/bin/sh\nsleep 60\n")
-    slow.chmod(0o755)
+    slow = program(tmp_path / "bazelisk", "sleep 60")
     script = (workspace / "bazelw").read_text()
     assert "readonly STALL=8 " in script
     (workspace / "bazelw").write_text(script.replace("readonly STALL=8 ", "readonly STALL=1 "))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.deb_files import sha256
+from tests.servers.deb_files import deb, sha256
 from tests.setup.machines import DEBIAN, PACKAGES, TIME, Machine, lock, replace
+from tests.support.folders import write
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 CONF = "suite forky\npackage alpha\npackage base-files\n"
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Archive:
-    """An archive with one suite, built with dpkg's tools and signed."""
+    """A signed archive with one suite."""
 
     def __init__(self, directory: Path, machine: Machine) -> None:
         self.directory = directory
@@ -45,53 +46,28 @@ class Archive:
         self.packages = ""
         home = directory / "gnupg"
         home.mkdir(mode=0o700)
-        self.gpg = [
-            "gpg",
-            "--homedir",
-            str(home),
-            "--batch",
-            "--yes",
-            "--pinentry-mode",
-            "loopback",
-        ]
-        self.call(
-            *self.gpg,
-            "--passphrase",
-            "",
-            "--quick-generate-key",
-            "test",
-            "rsa2048",
-            "sign",
-            "never",
-        )
+        options = ("--batch", "--yes", "--pinentry-mode", "loopback")
+        self.gpg = ["gpg", "--homedir", str(home), *options]
+        key = ("--quick-generate-key", "test", "rsa2048", "sign", "never")
+        self.call(*self.gpg, "--passphrase", "", *key)
         keyring = directory / "keyring.gpg"
-        keyring.write_bytes(
-            subprocess.run([*self.gpg, "--export"], check=True, capture_output=True).stdout
-        )
+        keyring.write_bytes(self.call(*self.gpg, "--export"))
         replace(machine.workspace / "tools/setup/resolve.sh", KEYRING, str(keyring))
 
-    def call(self, *command: str) -> None:
-        """Run a program that must succeed."""
-        subprocess.run(command, check=True, capture_output=True)
+    def call(self, *command: str) -> bytes:
+        """Run a program that must succeed, and return its output."""
+        return subprocess.run(command, check=True, capture_output=True).stdout
 
     def add(
         self, name: str, version: str, files: dict[str, str], architecture: str = "all"
     ) -> None:
         """Build a package and add it to the suite."""
-        source = self.directory / name
-        for path, text in files.items():
-            (source / path).parent.mkdir(parents=True, exist_ok=True)
-            (source / path).write_text(text)
         control = (
             f"Package: {name}\nVersion: {version}\nArchitecture: {architecture}\n"
             "Installed-Size: 1\n"
             "Maintainer: nobody <nobody@example.org>\nDescription: test\n"
         )
-        (source / "DEBIAN").mkdir(parents=True)
-        (source / "DEBIAN/control").write_text(control)
-        deb = self.directory / f"{name}.deb"
-        self.call("dpkg-deb", "-b", str(source), str(deb))
-        data = deb.read_bytes()
+        data = deb({f"./{path}": text for path, text in files.items()}, control=control)
         # Files of the pool have no epoch in their names.
         file = f"pool/main/{name}_{version.partition(':')[2] or version}_{architecture}.deb"
         self.machine.server.content[f"/own/{file}"] = data
@@ -106,10 +82,8 @@ class Archive:
         release += f" {sha256(index)} {len(index)} main/binary-amd64/Packages\n"
         file = self.directory / "Release"
         file.write_text(release)
-        self.call(
-            *self.gpg, "--clearsign", "--output", str(self.directory / "InRelease"), str(file)
-        )
-        content["/own/dists/forky/InRelease"] = (self.directory / "InRelease").read_bytes()
+        signed = self.call(*self.gpg, "--clearsign", "--output", "-", str(file))
+        content["/own/dists/forky/InRelease"] = signed
         content["/own/dists/forky/main/binary-amd64/Packages"] = index
 
 
@@ -124,13 +98,16 @@ def updated_mirror(machine: Machine, tmp_path: Path) -> Archive:
     archive.add("libamdhip64-dev", "9.8.1+dfsg-1~exp2", {"usr/share/hip/version": HIP}, "amd64")
     archive.publish()
     machine.sources("own")
-    directory = machine.workspace / "third_party"
-    (directory / "debian/packages.conf").write_text(CONF)
-    (directory / "rocm").mkdir()
-    (directory / "rocm/packages.conf").write_text(ROCM_CONF)
-    (directory / "rocm/packages.lock").write_text(lock(PACKAGES))
-    (directory / "rocm/llvm_major").write_text("31\n")
-    (directory / "rocm/sdk.json").write_text(json.dumps(SDK, indent=2) + "\n")
+    files = {
+        "debian/packages.conf": CONF,
+        "rocm/packages.conf": ROCM_CONF,
+        "rocm/packages.lock": lock(PACKAGES),
+        "rocm/llvm_major": "31\n",
+        "rocm/sdk.json": json.dumps(SDK, indent=2) + "\n",
+        "rocm_headers/packages.conf": CONF,
+        "rocm_headers/packages.lock": lock(PACKAGES),
+    }
+    write(machine.workspace / "third_party", files)
     return archive
 
 
@@ -212,9 +189,8 @@ def test_bazel_runs_again_with_another_compiler(updated_mirror: Archive, tmp_pat
         "optional_flags": ["-f"],
     }
     # bazelw also replaces packages that a later build requests, after the compiler.
-    for name in ("calls", str(replacement_lock(machine, "rocm_headers") / "packages.lock")):
-        (machine.workspace / name).unlink(missing_ok=True)
-    (replacement_lock(machine, "rocm") / "fetched").touch()
+    rocm = replacement_lock(machine, "rocm")
+    (rocm / "wanted").rename(rocm / "fetched")
     bazel.write_text(BAZEL.format(place=replacement_lock(machine, "rocm_headers")))
     assert machine.run('"$WORKSPACE/bazelw" build').returncode == 7
     assert machine.run('"$WORKSPACE/bazelw" build').returncode == 0
