@@ -7,11 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from qola.bundle.archive import HOST, has_file, pack
+from qola.bundle.archive import HOST, pack
 from qola.bundle.build import BundleInputs, build
 from qola.bundle.python_wheel import EPOCH, write_wheel
 from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
@@ -52,8 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ["SOURCE_DATE_EPOCH"] = str(EPOCH)
     try:
         if args.command == "archive":
-            whole = () if not args.part else (partial(has_file, args.part),)
-            pack(args.directory, args.output, args.prefix, *whole)
+            pack(args.directory, args.output, args.prefix, args.part)
         elif args.command == "torch-wheel":
             write_torch_wheel(_read(args.inputs, TorchWheel), args.output)
         elif args.command == "wheel":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
 
 from qola_base.files import writing
@@ -18,22 +17,18 @@ HOST = "host"
 _PACK = re.compile(r"lib/[^/]+-(gfx[0-9a-f]+)\.qpack")
 
 
-def _all(_path: str) -> bool:
-    return True
-
-
-def pack(directory: Path, output: Path, prefix: str, keep: Callable[[str], bool] = _all) -> None:
+def pack(directory: Path, output: Path, prefix: str, part: str = "") -> None:
     """Write `output`, an uncompressed tar file of `directory` below the directory `prefix`.
 
-    `keep` selects files by path; directories that thereby have none are omitted.
+    `part` selects the files of a part; directories that thereby have none are omitted.
 
     Entries are sorted, owned by 0:0 without names, with time 0; directories, libraries and programs
     (bin/) have mode 0755, other files 0644; symlinks are followed. Deflate's bytes would depend on
     the version of zlib.
     """
     paths = sorted(directory.rglob("*"), key=lambda path: path.relative_to(directory).parts)
-    if keep is not _all:
-        files = {path for path in paths if keep(path.relative_to(directory).as_posix())}
+    if part:
+        files = {path for path in paths if has_file(part, path.relative_to(directory).as_posix())}
         files = {path for path in files if not path.is_dir()}
         kept = files.union(*(path.parents for path in files))
         paths = [path for path in paths if path in kept]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from qola.bundle import cmake, licenses, pkgconfig, sbom
+from qola.bundle import config_files, licenses, sbom
 from qola.bundle.elf_versions import exported
 from qola.bundle.flatten import HeaderUser, flatten
 from qola.bundle.pack_files import labels_of_pack
 from qola.bundle.record import (
-    FileFacts,
+    FileRecord,
     LibraryFacts,
     LibraryRecord,
     TorchFacts,
@@ -183,7 +183,7 @@ def build(inputs: BundleInputs, output: Path) -> None:
         torch=inputs.torch,
     )
     if not inputs.torch:
-        for path, text in {**cmake.package(record), **pkgconfig.texts(record)}.items():
+        for path, text in config_files.texts(record).items():
             files.write(text, path, ("qola",))
     own = (output, files.components, texts)
     document = sbom.document(record, *own, name=inputs.name, created=created)
@@ -209,12 +209,12 @@ class _Files:
     def write(self, text: str, path: str, components: tuple[str, ...]) -> None:
         write_if_changed(self._target(path, components), text)
 
-    def facts(self, path: str) -> FileFacts:
+    def facts(self, path: str) -> FileRecord:
         target = self._output / path
-        return FileFacts(path, target.stat().st_size, sha256_of(target))
+        return {"path": path, "size": target.stat().st_size, "sha256": sha256_of(target)}
 
     def library_facts(self, path: str) -> LibraryFacts:
-        return LibraryFacts(**vars(self.facts(path)), symbols=exported(self._output / path))
+        return {**self.facts(path), "symbols": exported(self._output / path)}
 
     def _target(self, path: str, components: tuple[str, ...]) -> Path:
         self.components[path] = components
@@ -239,7 +239,7 @@ def _copy_lazy(lazy: LazyInput, files: _Files, all_components: tuple[str, ...]) 
 
 def _copy_packs(
     packs: Mapping[str, str], files: _Files, components: tuple[str, ...]
-) -> dict[str, FileFacts]:
+) -> dict[str, FileRecord]:
     """Copy the packs of a library next to it; return their facts by arch."""
     names = {arch: f"lib/{posixpath.basename(pack)}" for arch, pack in sorted(packs.items())}
     for arch, name in names.items():

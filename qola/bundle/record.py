@@ -20,15 +20,6 @@ _ORIGIN_KEYS = ("kind", "package", "version", "sha256", "remote", "commit")
 
 
 @dataclass(frozen=True)
-class FileFacts:
-    """Path, size in bytes and digest of a file."""
-
-    path: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class TorchFacts:
     """The version of a PyTorch, and that of its Python, such as 3.11."""
 
@@ -36,19 +27,18 @@ class TorchFacts:
     python: str
 
 
-@dataclass(frozen=True)
-class LibraryFacts(FileFacts):
-    """Facts about a library, with its exported symbols, demangled and sorted."""
-
-    symbols: tuple[str, ...]
-
-
 class FileRecord(TypedDict):
-    """`FileFacts` in manifest.json."""
+    """Path, size in bytes and digest of a file."""
 
     path: str
     size: int
     sha256: str
+
+
+class LibraryFacts(FileRecord):
+    """Facts about a library, with its exported symbols, demangled and sorted."""
+
+    symbols: tuple[str, ...]
 
 
 class PackRecord(FileRecord):
@@ -166,8 +156,8 @@ def manifest_record(
     toolchain: Mapping[str, str],
     generated_at: str | None,
     lazy: bool = False,
-    packs: Mapping[str, Mapping[str, FileFacts]] | None = None,
-    static: FileFacts | None = None,
+    packs: Mapping[str, Mapping[str, FileRecord]] | None = None,
+    static: FileRecord | None = None,
     triton: LibraryRecord | None = None,
     torch: TorchFacts | None = None,
 ) -> BundleRecord:
@@ -199,7 +189,7 @@ def manifest_record(
         "namespace": plan.namespace,
         "archs": list(archs),
         "lazy": lazy,
-        "static": _file_record(static) if static else None,
+        "static": static,
         "inputs": {
             "aiter": {
                 "generation": plan.aiter.generation,
@@ -223,10 +213,6 @@ def manifest_record(
     if torch:
         record["aiter_jit"] = _aiter_jit(plan, torch)
     return record
-
-
-def _file_record(facts: FileFacts) -> FileRecord:
-    return {"path": facts.path, "size": facts.size, "sha256": facts.sha256}
 
 
 def _aiter_jit(plan: Plan, torch: TorchFacts) -> AiterJitRecord:
@@ -256,23 +242,23 @@ def public_url(url: str) -> str:
 
 
 def triton_record(
-    plan: Plan, library: LibraryFacts, packs: Mapping[str, FileFacts], compiler: str
+    plan: Plan, library: LibraryFacts, packs: Mapping[str, FileRecord], compiler: str
 ) -> LibraryRecord:
     """Return the entry of the library of kernels in Triton, in the form of a module's."""
     kernels = {kernel.name: [i.name for i in kernel.instances] for kernel in plan.triton}
     return {
-        **_library_record(TRITON, library, library.symbols, kernels),
+        **_library_record(TRITON, library, library["symbols"], kernels),
         "archs": sorted(packs),
         "compiler": compiler,
         **_packs_record(packs),
     }
 
 
-def _packs_record(packs: Mapping[str, FileFacts]) -> _Packs:
+def _packs_record(packs: Mapping[str, FileRecord]) -> _Packs:
     """Return the packs of a library as in its entry, nothing for a library without packs."""
     if not packs:
         return {}
-    return {"packs": [{"arch": arch, **_file_record(of)} for arch, of in sorted(packs.items())]}
+    return {"packs": [{"arch": arch, **pack} for arch, pack in sorted(packs.items())]}
 
 
 def _library_record(
@@ -286,15 +272,15 @@ def _library_record(
         "name": name,
         "success": True,
         "error": "",
-        "library": library.path,
-        "size": library.size,
-        "sha256": library.sha256,
+        "library": library["path"],
+        "size": library["size"],
+        "sha256": library["sha256"],
         "entry_points": list(entry_points),
-        "symbols": list(library.symbols),
+        "symbols": list(library["symbols"]),
         "kernels": {key: {"count": len(own), "names": list(own)} for key, own in kernels.items()},
         "levels": {},
-        "md_name": PurePosixPath(library.path).stem,
-        "so_path": library.path,
+        "md_name": PurePosixPath(library["path"]).stem,
+        "so_path": library["path"],
         "duration_s": None,
         "code_objects": [],
     }
@@ -314,9 +300,10 @@ def _module(
             kernels.setdefault(kernel.direction, []).append(kernel.name)
     namespace = plan.namespace
     scope = f"qola::{namespace}::" if namespace else "qola::"
-    entry_points = {s.split("(")[0] for s in library.symbols if s.startswith(scope) and "(" in s}
+    symbols = library["symbols"]
+    entry_points = {s.split("(")[0] for s in symbols if s.startswith(scope) and "(" in s}
     if not isinstance(module, PlannedModule):
-        entry_points = {module.symbol} if module.symbol else {*library.symbols}
+        entry_points = {module.symbol} if module.symbol else {*symbols}
     sorted_kernels = {direction: sorted(names) for direction, names in sorted(kernels.items())}
     record: LibraryRecord = {
         **_library_record(module.name, library, sorted(entry_points), sorted_kernels),

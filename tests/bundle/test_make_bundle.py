@@ -1,4 +1,4 @@
-"""Steps of making a bundle, without a build: include directory, licenses, records, tar files."""
+"""Steps of making a bundle, without a build: headers, licenses, records, tar files, Triton."""
 
 from __future__ import annotations
 
@@ -16,15 +16,24 @@ import pytest
 from qola.aiter.includes import closure
 from qola.aiter.tree import configs, read_tree
 from qola.aiter.tree import licenses as license_files
-from qola.bundle import cmake, licenses, pkgconfig, sbom
+from qola.bundle import config_files, licenses, sbom
 from qola.bundle.archive import pack
-from qola.bundle.build import BundleInputs, LibraryInput, build
+from qola.bundle.build import BundleInputs, LibraryInput, TritonInput, build, compiler_of
 from qola.bundle.elf_versions import demangle, exported
 from qola.bundle.flatten import HeaderUser, flatten, landing
-from qola.bundle.record import AiterRecord, BundleRecord, FileRecord, LibraryFacts, manifest_record
+from qola.bundle.record import (
+    AiterRecord,
+    BundleRecord,
+    FileRecord,
+    LibraryFacts,
+    manifest_record,
+    triton_record,
+)
 from qola.codegen.types import CodeObject
 from qola.common.layout import function_file
+from qola.triton.library import Built, pack_built
 from qola_base.errors import BundleError
+from qola_base.json_types import reader
 from tests.support import plans
 from tests.support.folders import write
 
@@ -193,10 +202,14 @@ ARCHIVE: FileRecord = {"path": "lib/libqola_ns.a", "size": 7, "sha256": "0" * 64
 VERSIONS = {"rocm_version": "7.2", "hip_version": "7.2.5", "clang_version": "22"}
 
 
+def library(path: str, *symbols: str) -> LibraryFacts:
+    return {"path": path, "size": 5, "sha256": "1" * 64, "symbols": symbols}
+
+
 def record(archs: Sequence[str] = BOTH, **origin: Any) -> BundleRecord:
     return manifest_record(
         PLAN,
-        {"ns_libmha_fwd.so": LibraryFacts("lib/ns_libmha_fwd.so", 5, "1" * 64, SYMBOLS)},
+        {"ns_libmha_fwd.so": library("lib/ns_libmha_fwd.so", *SYMBOLS)},
         archs=archs,
         plan_sha256="2" * 64,
         origin={"kind": "local", "path": "/home/someone/aiter", **origin},
@@ -229,7 +242,7 @@ def test_manifest_json_has_the_calls_of_functions() -> None:
     assert library_path == "aiter_jit/build/pa_1/lib.so"
     found = manifest_record(
         PLAN,
-        {"pa_1.so": LibraryFacts(library_path, 5, "1" * 64, ("pa_1",))},
+        {"pa_1.so": library(library_path, "pa_1")},
         archs=BOTH,
         plan_sha256="2" * 64,
         origin={},
@@ -244,42 +257,42 @@ def test_manifest_json_has_the_calls_of_functions() -> None:
 def test_cmake_package_names_its_files() -> None:
     """Prevents: a CMake package searches for libraries under wrong names."""
     lazy_record: BundleRecord = {**record(), "lazy": True}
-    config = cmake.package(lazy_record)["lib/cmake/qola/qola-config.cmake"]
+    config = config_files.texts(lazy_record)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(qola_ARCHS "gfx942" "gfx950")' in config
     assert "set(qola_LAZY TRUE)" in config
-    files = cmake.package({**lazy_record, "static": ARCHIVE})
+    files = config_files.texts({**lazy_record, "static": ARCHIVE})
     forward = files["lib/cmake/qola/qola-mha_fwd.cmake"]
     assert 'set(_qola_mha_fwd_FILE "ns_libmha_fwd.so")' in forward
     assert 'set(qola_mha_fwd_ARCHS "gfx942" "gfx950")' in forward
     static = files["lib/cmake/qola/qola-static.cmake"]
     assert 'set(_qola_static_FILE "libqola_ns.a")\nset(_qola_static_SIZE 7)\n' in static
-    assert "lib/cmake/qola/qola-static.cmake" not in cmake.package(lazy_record)
+    assert "lib/cmake/qola/qola-static.cmake" not in config_files.texts(lazy_record)
     assert "lib/cmake/qola/qola-mha_bwd.cmake" not in files
     # Without escapes, CMake parses this id as a list, a variable and an escape sequence.
     aiter: AiterRecord = {**lazy_record["inputs"]["aiter"], "version": "", "id": 'a;b$c"d\\e'}
     odd: BundleRecord = {**lazy_record, "inputs": {**lazy_record["inputs"], "aiter": aiter}}
-    config = cmake.package(odd)["lib/cmake/qola/qola-config.cmake"]
+    config = config_files.texts(odd)["lib/cmake/qola/qola-config.cmake"]
     assert 'set(qola_AITER_VERSION "a\\;b\\$c\\"d\\\\e")' in config
 
 
 def test_compatible_versions_of_a_cmake_package() -> None:
     """Prevents: before 1.0, CMake accepts an incompatible minor version or rejects a compatible."""
     file = "lib/cmake/qola/qola-config-version.cmake"
-    text = cmake.package({**record(), "qola": "0.3.1"})[file]
+    text = config_files.texts({**record(), "qola": "0.3.1"})[file]
     assert '"${PACKAGE_FIND_VERSION_MAJOR}.${PACKAGE_FIND_VERSION_MINOR}"' in text
     assert '_qola_wanted VERSION_EQUAL "0.3"' in text
-    text = cmake.package({**record(), "qola": "2.3.1"})[file]
+    text = config_files.texts({**record(), "qola": "2.3.1"})[file]
     assert 'set(_qola_wanted "${PACKAGE_FIND_VERSION_MAJOR}")' in text
     assert '_qola_wanted VERSION_EQUAL "2"' in text
 
 
 def test_pkg_config_files_of_existing_libraries() -> None:
     """Prevents: a pkg-config file exists without its library, or a library without its file."""
-    bundle_record = record()
-    assert list(pkgconfig.texts(bundle_record)) == ["lib/pkgconfig/qola-mha-fwd.pc"]
-    (text,) = pkgconfig.texts(bundle_record).values()
+    found = config_files.texts(record())
+    assert [name for name in found if name.endswith(".pc")] == ["lib/pkgconfig/qola-mha-fwd.pc"]
+    text = found["lib/pkgconfig/qola-mha-fwd.pc"]
     assert "Libs: -L${libdir} -l:ns_libmha_fwd.so -lamdhip64\n" in text
-    found = pkgconfig.texts({**bundle_record, "static": ARCHIVE})
+    found = config_files.texts({**record(), "static": ARCHIVE})
     libs = found["lib/pkgconfig/qola-static.pc"].splitlines()[-1]
     assert libs == "Libs: -L${libdir} -l:libqola_ns.a -lamdhip64 -lstdc++ -lm -lpthread -ldl"
 
@@ -386,3 +399,88 @@ def test_invalid_inputs_are_errors(
     )
     with pytest.raises(BundleError, match=message):
         build(inputs, tmp_path / "out")
+
+
+TRITON_PLAN = plans.plan(
+    qola="1.0", triton=(plans.triton_kernel("attention_forward", "gfx90a", "gfx942"),)
+)
+PACKS: dict[str, FileRecord] = {
+    arch: {"path": f"lib/ns_triton-{arch}.qpack", "size": 9, "sha256": "2" * 64}
+    for arch in ("gfx942", "gfx90a")
+}
+TRITON_SYMBOLS = ("qola_ns_triton_find", "qola_ns_triton_launch")
+
+
+def triton_bundle() -> BundleRecord:
+    return manifest_record(
+        TRITON_PLAN,
+        {},
+        archs=("gfx90a", "gfx942"),
+        plan_sha256="3" * 64,
+        origin={"kind": "local"},
+        toolchain=VERSIONS,
+        generated_at=None,
+        triton=triton_record(
+            TRITON_PLAN, library("lib/ns_triton.so", *TRITON_SYMBOLS), PACKS, "triton 3.9.0"
+        ),
+    )
+
+
+def test_manifest_json_has_the_triton_library_and_its_packs() -> None:
+    """Prevents: manifest.json lacks packs or kernels."""
+    (module,) = triton_bundle()["modules"]
+    assert (module["name"], module["md_name"], module["size"]) == ("triton", "ns_triton", 5)
+    names = ["attention_forward-HDIM_64-gfx90a", "attention_forward-HDIM_64-gfx942"]
+    assert module["kernels"] == {"attention_forward": {"count": 2, "names": names}}
+    assert module["archs"] == [pack["arch"] for pack in module["packs"]] == ["gfx90a", "gfx942"]
+    assert module["packs"][1]["path"] == "lib/ns_triton-gfx942.qpack"
+    assert triton_bundle()["summary"]["total"] == 1
+
+
+def test_cmake_and_pkg_config_find_the_triton_library() -> None:
+    """Prevents: find_package or pkg-config misses the library, or reports wrong archs."""
+    # The archs of other libraries do not restrict the archs of this library.
+    bundle: BundleRecord = {**triton_bundle(), "archs": ["gfx942"]}
+    files = config_files.texts(bundle)
+    text = files["lib/cmake/qola/qola-triton.cmake"]
+    assert 'set(_qola_triton_FILE "ns_triton.so")\nset(_qola_triton_SIZE 5)\n' in text
+    assert 'set(qola_triton_ARCHS "gfx90a" "gfx942")\n' in text
+    assert '_PACKS "ns_triton-gfx90a.qpack" "ns_triton-gfx942.qpack")\n' in text
+    text = files["lib/pkgconfig/qola-triton.pc"]
+    assert "Libs: -L${libdir} -l:ns_triton.so -lamdhip64\n" in text
+    assert "archs=gfx90a gfx942\n" in text
+
+
+def test_sbom_of_only_triton_kernels(tmp_path: Path) -> None:
+    """Prevents: the SBOM lists AITER without its code, or the MIT license for user kernels."""
+    files: dict[str, list[str]] = {"lib/ns_triton.so": ["qola"], "lib/ns_triton-gfx942.qpack": []}
+    write(tmp_path, dict.fromkeys(files, ""))
+    texts = {"qola": licenses.identify("qola", MIT)}
+    created = datetime(1970, 1, 1)
+    document = sbom.document(triton_bundle(), tmp_path, files, texts, name="small", created=created)
+    written = json.loads(sbom.to_json(document))
+    packages = {package["name"]: package.get("versionInfo") for package in written["packages"]}
+    assert packages == {"small": None, "qola": "1.0", "ROCm HIP": "7.2.5", "Triton": "3.9.0"}
+    licensed = {file["fileName"]: file.get("licenseConcluded") for file in written["files"]}
+    assert licensed["./lib/ns_triton.so"] == "MIT"
+    assert licensed["./lib/ns_triton-gfx942.qpack"] in (None, "NOASSERTION")
+
+
+def test_triton_version_comes_from_the_packs(tmp_path: Path) -> None:
+    """Prevents: the SBOM names another Triton version than the compiler of the kernels."""
+    metadata: Any = {"name": "f-gfx942", "arch": "gfx942", "triton": "3.9.0"}
+    file = tmp_path / "a.qpack"
+    file.write_bytes(pack_built([Built("f", b"code", metadata)]))
+    assert compiler_of({"gfx942": str(file)}) == "triton 3.9.0"
+
+
+def test_inputs_as_the_rule_writes_them() -> None:
+    """Prevents: qola ignores the Triton library among the inputs of the rule."""
+    lists = ("archs", "names", "libraries", "headers", "configs", "license_files")
+    texts = ("name", "plan", "tree", "qola_license", "rocm", "generated_at")
+    triton = {"library": "a.so", "packs": {"gfx942": "a.qpack"}, "headers": {"a.h": "b/a.h"}}
+    data: dict[str, Any] = {key: [] for key in lists} | dict.fromkeys(texts, "x")
+    data |= {"lazy": None, "static": None, "torch": None}
+    inputs = reader(BundleInputs)({**data, "triton": triton})
+    assert inputs.triton == TritonInput("a.so", {"gfx942": "a.qpack"}, {"a.h": "b/a.h"})
+    assert reader(BundleInputs)({**data, "triton": None}).triton is None
