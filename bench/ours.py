@@ -19,8 +19,7 @@ from bench.setting import ROOT, Setting
 from qola.build import workspace
 from qola.build.bazel import child_environment
 from qola.build.setup import ResolvedBuild
-from qola.checkout.prepare import WheelSource
-from qola.checkout.source import AiterSource
+from qola.checkout.source import AiterSource, WheelSource
 from qola.common.layout import KERNEL_COMPILE
 from qola.manifest.load import loads
 from qola.report.execution_log import Spawn, read_spawns

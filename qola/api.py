@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
@@ -16,7 +15,6 @@ from qola.build.workspace import set_up
 from qola.checkout.request import AiterOptions, aiter_request, default_aiter_root
 from qola.checkout.source import checkout
 from qola.codegen.types import LEVELS
-from qola.common.ruleset import ruleset_root
 from qola.manifest.archs import choose_modules
 from qola.manifest.load import load
 from qola.plan.spec import BuildRequest, BuildSpec, Forms
@@ -119,6 +117,6 @@ def checkout_aiter(
         manifest = load(Path(manifest_path), display=Path(manifest_path).as_posix())
         folder = Path(manifest_path).absolute().parent
         choose_modules(manifest, groups)
-    request = aiter_request(manifest, folder, ruleset_root(), replace(aiter, root=root))
+    request = aiter_request(manifest, folder, aiter)
     with library_progress():
         return str(checkout(request, root))

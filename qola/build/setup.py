@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qola.build.forms import choose_forms
-from qola.checkout.request import aiter_request
 from qola.checkout.source import AiterSource, choose_for
 from qola.common.layout import FUNCTIONS, TRITON
-from qola.common.ruleset import ruleset_root
 from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan import torch_variants
@@ -70,8 +68,7 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
     triton = bool(manifest.triton) and not request.groups
     forms = choose_forms(request.forms, environ, manifest, modules, triton)
     archs = choose_archs(spec.archs, manifest, environ.get("GPU_ARCHS", ""), native_archs)
-    source = aiter_request(manifest, file.parent, ruleset_root(), options)
-    aiter, other_aiter = choose_for(manifest, source, environ, skip_checkout=options.skip_checkout)
+    aiter, other_aiter = choose_for(manifest, file.parent, options, environ)
     mode = None if spec.mode == manifest.mode else spec.mode
     return ResolvedBuild(
         manifest,

@@ -6,14 +6,19 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from qola.checkout.prepare import LocalSource, WheelSource, prepare_tree, source_record
-from qola.checkout.source import AiterSource
-from qola.common.ruleset import ruleset_root
+from qola.checkout.source import (
+    AiterSource,
+    LocalSource,
+    WheelSource,
+    pinned_wheel,
+    prepare_tree,
+    source_record,
+)
 from qola.fetch.digest import tree_digest
 from qola.fetch.fetched import FETCHED, record_digest
 from qola.fetch.git import TREES
 from qola.fetch.pins import RECORD, patch_files, pin_patches
-from qola.fetch.wheel import read_pin, unpack
+from qola.fetch.wheel import unpack
 from qola_base.cache import cache_directory, kept_directory
 from qola_base.errors import AiterError, Finding
 from qola_base.files import sha256_of, sha256_of_json
@@ -86,7 +91,7 @@ def pinned_tree(environ: Mapping[str, str]) -> Path:
 
     def make() -> None:
         try:
-            prepare_tree(_pinned_wheel(), tree, ())
+            prepare_tree(pinned_wheel(), tree)
         except AiterError as error:
             named = Finding(
                 "AITER's pinned wheel",
@@ -102,14 +107,9 @@ def pinned_tree(environ: Mapping[str, str]) -> Path:
 
 def kept_tree(environ: Mapping[str, str]) -> Path:
     """Return the path of the pinned wheel's tree in the cache, which may be absent."""
-    source = _pinned_wheel()
+    source = pinned_wheel()
     name = f"{source.package}-{source.version}-{source.sha256[:16]}"
     return cache_directory(environ) / TREES / name
-
-
-def _pinned_wheel() -> WheelSource:
-    pin, _ = read_pin(ruleset_root())
-    return WheelSource(**pin)
 
 
 def runfile_tree(environ: Mapping[str, str]) -> Path | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.common.layout import OWN_PATCHES, patches_folder
-from qola.fetch.wheel import read_pin
 from qola.manifest.types import Manifest
 from qola_base.cache import cache_directory, own_directory, refuse_foreign
 from qola_base.errors import Finding, ManifestError
@@ -46,7 +45,6 @@ class AiterRequest:
         commit: commit, tag, branch, or version of the pinned wheel; None for that wheel, or for
             the tree in `root`.
         commit_asked: an option names the commit.
-        pin: package, version and sha256 of the pinned wheel.
     """
 
     root: Path | None
@@ -54,7 +52,6 @@ class AiterRequest:
     commit_asked: bool
     remote: str
     patches_dir: Path | None
-    pin: Mapping[str, str]
 
 
 def choose_patches(asked: Path | None, manifest: Manifest | None, folder: Path) -> Path | None:
@@ -91,11 +88,8 @@ def default_aiter_root(environ: Mapping[str, str]) -> Path:
     return cache / "aiter"
 
 
-def aiter_request(
-    manifest: Manifest | None, folder: Path, ruleset: Path, options: AiterOptions
-) -> AiterRequest:
+def aiter_request(manifest: Manifest | None, folder: Path, options: AiterOptions) -> AiterRequest:
     """Return the AITER to build from; options override the manifest."""
-    pin, _ = read_pin(ruleset)
     asked = patches_folder(options.patches_dir, Path.cwd()) if options.patches_dir else None
     return AiterRequest(
         root=Path(options.root).absolute() if options.root else None,
@@ -103,5 +97,4 @@ def aiter_request(
         commit_asked=bool(options.commit),
         remote=options.remote,
         patches_dir=choose_patches(asked, manifest, folder),
-        pin=pin,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qola.build import workspace
 from qola.build.setup import ResolvedBuild
-from qola.checkout.prepare import GitSource, Source, WheelSource
+from qola.checkout.source import GitSource, Source, WheelSource
 from qola.common.packages import find_sources
 from qola.common.ruleset import ruleset_root
 from qola.fetch.digest import tree_digest

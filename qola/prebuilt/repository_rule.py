@@ -11,8 +11,7 @@ from pathlib import Path
 
 from qola.aiter.attention import ATTENTION
 from qola.build.setup import ResolvedBuild
-from qola.checkout.prepare import GitSource, WheelSource
-from qola.checkout.source import AiterSource
+from qola.checkout.source import AiterSource, GitSource, WheelSource
 from qola.common import starlark
 from qola.common.layout import TRITON
 from qola.common.ruleset import ruleset_root

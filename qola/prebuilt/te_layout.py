@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from qola.checkout.prepare import GitSource
-from qola.checkout.source import AiterSource
+from qola.checkout.source import AiterSource, GitSource
 from qola.fetch.git import CheckoutHead, read_head
 from qola.fetch.pins import pinned_id
 from qola.prebuilt.record import MAX_ARCHIVE

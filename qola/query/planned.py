@@ -9,10 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from qola.checkout.default_tree import tree_of
-from qola.checkout.prepare import LocalSource
-from qola.checkout.request import AiterOptions, aiter_request, choose_patches
-from qola.checkout.source import AiterSource, choose_for
-from qola.common.ruleset import ruleset_root
+from qola.checkout.request import AiterOptions, choose_patches
+from qola.checkout.source import AiterSource, LocalSource, choose_for, pinned_wheel
 from qola.fetch.fetched import tree_answers
 from qola.fetch.pins import RECORD
 from qola.manifest.archs import choose_modules
@@ -94,17 +92,17 @@ def _find_tree(
         source = AiterSource(LocalSource(Path(aiter.root)), patches)
         return tree_of(source, environ), aiter.skip_checkout
     known = replace(manifest, aiter_commit=None) if aiter.override else manifest
-    wanted = aiter_request(known, folder, ruleset_root(), aiter)
     try:
-        source, overrides = choose_for(known, wanted, environ, skip_checkout=aiter.skip_checkout)
+        source, overrides = choose_for(known, folder, aiter, environ)
         return tree_of(source, environ), overrides
     except AiterError as error:
-        if wanted.commit is None or aiter.commit:
+        if known.aiter_commit is None or aiter.commit:
             raise
-        place, found = manifest.place("qola", "aiter_commit"), f"{wanted.commit} has no usable tree"
+        place = manifest.place("qola", "aiter_commit")
+        found = f"{known.aiter_commit} has no usable tree"
         expected = (
             "a commit that git can fetch and that patches_dir fits, or a tree of yours "
-            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {wanted.pin['version']}"
+            f"(--aiter-root DIR); --override-aiter-commit plans with AITER {pinned_wheel().version}"
         )
         fix = f"qola plan {shlex.quote(manifest.file)} --override-aiter-commit"
         other = Finding(place, found, expected, fix)

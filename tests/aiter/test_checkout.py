@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Disk
-from qola.checkout.prepare import GitSource, LocalSource, WheelSource, prepare_tree
+from qola.checkout.source import GitSource, LocalSource, WheelSource, prepare_tree
 from qola.fetch.fetched import fetched_digest
 from qola.fetch.pins import pinned_id, recorded_patches
 from qola_base.errors import AiterError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.checkout import default_tree
+from qola.checkout import default_tree, source
 from qola.checkout.default_tree import find_tree
 from qola.fetch import wheel as wheel_module
 from qola_base.errors import AiterError, QolaError
@@ -25,7 +25,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = write_wheel(tmp_path / "wheels", "amd-aiter", "0.1.7")
     pin = {"package": "amd-aiter", "commit": "c", "sha256": sha256_of(path), "version": "0.1.7"}
     write(tmp_path, {"third_party/aiter/wheel.json": json.dumps(pin)})
-    monkeypatch.setattr(default_tree, "ruleset_root", lambda: tmp_path)
+    monkeypatch.setattr(source, "ruleset_root", lambda: tmp_path)
     return path
 
 

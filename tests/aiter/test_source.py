@@ -8,17 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from qola.checkout.prepare import GitSource, LocalSource, WheelSource
 from qola.checkout.request import AiterRequest
-from qola.checkout.source import checkout, choose, pinned_source, use_as_is
+from qola.checkout.source import (
+    GitSource,
+    LocalSource,
+    WheelSource,
+    checkout,
+    choose,
+    pinned_source,
+    use_as_is,
+)
 from qola_base.errors import AiterError
 from tests.aiter.trees import FILES, PATCH
 from tests.support.folders import git, write
 
-PIN = {"package": "amd-aiter", "sha256": "a" * 64, "version": "0.1.7.post2"}
+PINNED = WheelSource("0.1.7.post2", "a" * 64)
 DEFAULTS = AiterRequest(
-    root=None, commit=None, commit_asked=False, remote="/no/remote", patches_dir=None, pin=PIN
+    root=None, commit=None, commit_asked=False, remote="/no/remote", patches_dir=None
 )
+
+
+@pytest.fixture(autouse=True)
+def pin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pin another wheel than the ruleset's file."""
+    monkeypatch.setattr("qola.checkout.source.pinned_wheel", lambda: PINNED)
 
 
 @pytest.fixture
@@ -38,11 +51,10 @@ def remote(tmp_path: Path) -> tuple[str, str]:
 
 def test_default_is_the_pinned_wheel(patches: Path) -> None:
     """Prevents: a build needs git or a commit although qola pins a wheel."""
-    assert choose(DEFAULTS).source == WheelSource("0.1.7.post2", "a" * 64)
+    assert choose(DEFAULTS).source == PINNED
     for commit in ("0.1.7.post2", "v0.1.7.post2"):
         found = choose(replace(DEFAULTS, commit=commit, patches_dir=patches))
-        assert found.source == WheelSource("0.1.7.post2", "a" * 64)
-        assert found.patches_dir == patches
+        assert (found.source, found.patches_dir) == (PINNED, patches)
 
 
 def test_names_are_resolved_to_commits(remote: tuple[str, str]) -> None:

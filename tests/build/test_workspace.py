@@ -10,8 +10,7 @@ import pytest
 
 from qola.build import workspace
 from qola.build.setup import ResolvedBuild, resolve_build
-from qola.checkout.prepare import GitSource, LocalSource, WheelSource
-from qola.checkout.source import AiterSource
+from qola.checkout.source import AiterSource, GitSource, LocalSource, WheelSource
 from qola.manifest.load import loads
 from qola.plan.spec import BuildRequest, BuildSpec, Forms
 from tests.support.folders import read, write

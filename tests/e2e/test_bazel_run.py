@@ -16,8 +16,7 @@ from qola.build.events import DEFAULT_OUTPUTS
 from qola.build.results import first_errors
 from qola.build.setup import ResolvedBuild
 from qola.build.workspace import Workspace
-from qola.checkout.prepare import WheelSource
-from qola.checkout.source import AiterSource
+from qola.checkout.source import AiterSource, WheelSource
 from qola.manifest.load import loads
 from qola_base.errors import ToolchainError
 from tests.e2e.nested_bazel import QOLA, Bazel, environment

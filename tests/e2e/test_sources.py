@@ -247,7 +247,7 @@ def test_a_prepared_tree_keeps_its_patches(workspace: Workspace, tmp_path: Path)
     """Prevents: qola forgets the patches of `qola checkout` when its tree is the AITER source."""
     nested, tree = workspace.bazel, tmp_path / "own"
     write_patches(nested, {"1.patch": FIRST, "2.patch": SECOND})
-    script = "import sys; from pathlib import Path; from qola.checkout.prepare import *; "
+    script = "import sys; from pathlib import Path; from qola.checkout.source import *; "
     script += "prepare_tree(LocalSource(Path(sys.argv[1])), Path(sys.argv[2]), [Path(sys.argv[3])])"
     site = nested.repository("qola_pip_runtime") / "site"
     first = nested.workspace / "patches" / "1.patch"

@@ -7,7 +7,7 @@ import random
 import shutil
 from pathlib import Path
 
-from qola.checkout.prepare import LocalSource, source_record
+from qola.checkout.source import LocalSource, source_record
 from qola.fetch.patches import apply_patches, try_patches
 from qola.fetch.pins import RECORD, pinned_id, recorded_patches
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json

@@ -14,8 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from qola.build.setup import ResolvedBuild
-from qola.checkout.prepare import GitSource, LocalSource, WheelSource
-from qola.checkout.source import AiterSource
+from qola.checkout.source import AiterSource, GitSource, LocalSource, WheelSource
 from qola.manifest.load import loads
 from qola.plan.spec import BuildSpec, Forms
 from qola.prebuilt import identity

@@ -102,12 +102,12 @@ def test_patches_correct_the_faults_that_name_them(aiter_tree: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("place", ["manifest", "option"])
-def test_own_patches_have_a_name(place: str, repo_root: Path, tmp_path: Path) -> None:
+def test_own_patches_have_a_name(place: str, tmp_path: Path) -> None:
     """Prevents: the patches that a plan names are missing in an installation, or need a path."""
     own = f'patches_dir = "{OWN_PATCHES}"' if place == "manifest" else ""
     manifest = loads(f"[qola]\n{own}\n[[modules]]\nname = 'libmha_fwd'\n", file="mine.toml")
     options = AiterOptions(patches_dir=OWN_PATCHES if place == "option" else None)
-    request = aiter_request(manifest, tmp_path, repo_root, options)
+    request = aiter_request(manifest, tmp_path, options)
     assert request.patches_dir is not None
     assert {file.name for file in patch_files(request.patches_dir)} == {
         fault.patch for fault in read_proven_faults() if fault.patch
