@@ -54,21 +54,17 @@ class KernelNames(TypedDict):
     names: list[str]
 
 
-class _Packs(TypedDict, total=False):
+class _SomeLibraries(TypedDict, total=False):
+    """Keys of split libraries, of modules for AITER's Python, and of kernels in Triton."""
+
     packs: list[PackRecord]
-
-
-class _OnlyAiterModules(TypedDict, total=False):
     names: list[str]
     call: str
-
-
-class _OnlyTriton(_Packs, _OnlyAiterModules, total=False):
     archs: list[str]
     compiler: str
 
 
-class LibraryRecord(_OnlyTriton):
+class LibraryRecord(_SomeLibraries):
     """A library in manifest.json; `md_name`, `so_path` and `duration_s` are ROCm/QoLA's keys."""
 
     name: str
@@ -254,7 +250,7 @@ def triton_record(
     }
 
 
-def _packs_record(packs: Mapping[str, FileRecord]) -> _Packs:
+def _packs_record(packs: Mapping[str, FileRecord]) -> _SomeLibraries:
     """Return the packs of a library as in its entry, nothing for a library without packs."""
     if not packs:
         return {}

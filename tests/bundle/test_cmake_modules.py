@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bundle.project import Project, fails, succeeds
+from tests.bundle.project import Project, bundle, fails, succeeds
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-BUNDLE = Path(os.environ["QOLA_TEST_BUNDLE"], "manifest.json").resolve().parent
+BUNDLE = bundle("QOLA_TEST_BUNDLE")
 REMOTE = "https://github.com/ROCm/aiter.git"
 MANIFEST = """\
 [qola]

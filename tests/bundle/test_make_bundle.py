@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,11 +26,13 @@ from qola.bundle.record import (
     BundleRecord,
     FileRecord,
     LibraryFacts,
+    LibraryRecord,
     manifest_record,
     triton_record,
 )
 from qola.codegen.types import CodeObject
 from qola.common.layout import function_file
+from qola.plan.model import Plan
 from qola.triton.library import Built, pack_built
 from qola_base.errors import BundleError
 from qola_base.json_types import reader
@@ -206,15 +208,25 @@ def library(path: str, *symbols: str) -> LibraryFacts:
     return {"path": path, "size": 5, "sha256": "1" * 64, "symbols": symbols}
 
 
-def record(archs: Sequence[str] = BOTH, **origin: Any) -> BundleRecord:
+FORWARD = {"ns_libmha_fwd.so": library("lib/ns_libmha_fwd.so", *SYMBOLS)}
+
+
+def record(
+    archs: Sequence[str] = BOTH,
+    plan: Plan = PLAN,
+    libraries: Mapping[str, LibraryFacts] = FORWARD,
+    triton: LibraryRecord | None = None,
+    **origin: Any,
+) -> BundleRecord:
     return manifest_record(
-        PLAN,
-        {"ns_libmha_fwd.so": library("lib/ns_libmha_fwd.so", *SYMBOLS)},
+        plan,
+        libraries,
         archs=archs,
         plan_sha256="2" * 64,
         origin={"kind": "local", "path": "/home/someone/aiter", **origin},
         toolchain=VERSIONS,
         generated_at=None,
+        triton=triton,
     )
 
 
@@ -240,16 +252,7 @@ def test_manifest_json_has_the_calls_of_functions() -> None:
     """Prevents: manifest.json does not distinguish functions of AITER's second JIT."""
     library_path = f"aiter_jit/{function_file('pa_1.so')}"
     assert library_path == "aiter_jit/build/pa_1/lib.so"
-    found = manifest_record(
-        PLAN,
-        {"pa_1.so": library(library_path, "pa_1")},
-        archs=BOTH,
-        plan_sha256="2" * 64,
-        origin={},
-        toolchain=VERSIONS,
-        generated_at=None,
-    )
-    (module,) = found["modules"]
+    (module,) = record(libraries={"pa_1.so": library(library_path, "pa_1")})["modules"]
     assert (module["name"], module["md_name"], module["call"]) == ("pa_1", "pa_1", "pa(mtp=1)")
     assert (module["library"], module["entry_points"]) == (library_path, ["pa_1"])
 
@@ -412,18 +415,9 @@ TRITON_SYMBOLS = ("qola_ns_triton_find", "qola_ns_triton_launch")
 
 
 def triton_bundle() -> BundleRecord:
-    return manifest_record(
-        TRITON_PLAN,
-        {},
-        archs=("gfx90a", "gfx942"),
-        plan_sha256="3" * 64,
-        origin={"kind": "local"},
-        toolchain=VERSIONS,
-        generated_at=None,
-        triton=triton_record(
-            TRITON_PLAN, library("lib/ns_triton.so", *TRITON_SYMBOLS), PACKS, "triton 3.9.0"
-        ),
-    )
+    facts = library("lib/ns_triton.so", *TRITON_SYMBOLS)
+    entry = triton_record(TRITON_PLAN, facts, PACKS, "triton 3.9.0")
+    return record(("gfx90a", "gfx942"), TRITON_PLAN, triton=entry)
 
 
 def test_manifest_json_has_the_triton_library_and_its_packs() -> None:
