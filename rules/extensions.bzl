@@ -105,7 +105,7 @@ def _display(label):
     return label.package + "/" + label.name if label.package else label.name
 
 # For each kind of source: its rule, the attributes that the tag passes on, the attributes that
-# identify the AITER (see qola.prebuilt.identity), and those in which tags of the same name must agree.
+# identify the AITER (see qola.prebuilt.key), and those in which tags of the same name must agree.
 _SOURCES = {
     "git": struct(
         attributes = ["commit", "remote"],

@@ -114,7 +114,7 @@ MUTATIONS = (
     ),
     Mutation(
         "prebuilt bundles: fetch, sources, proxies",
-        "qola/prebuilt/http.py",
+        "qola/prebuilt/sources.py",
         " or urllib.request.proxy_bypass(host, proxies)",
         "",
         "tests/prebuilt/test_prebuilt_http.py::test_hosts_that_need_no_proxy",

@@ -24,7 +24,7 @@ from qola.cli.options import add_options, positive
 from qola.common.ruleset import ruleset_root
 from qola.common.version import __version__
 from qola.manifest.archs import native_archs
-from qola.prebuilt.identity import ROCM_VARIABLE
+from qola.prebuilt.key import ROCM_VARIABLE
 from qola_base.cache import cache_directory, foreign, refuse_foreign
 from qola_base.errors import ExitCode, Finding, QolaError, ToolchainError
 from qola_base.progress import log

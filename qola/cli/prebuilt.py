@@ -115,8 +115,7 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
         return ExitCode.DONE
     if args.to is None:
         args.parser.error("the following arguments are required: --to")
-    transport = fetch.transport_of(environ)
-    target = parse_source(NamedSource(args.to, around.directory, "--to"), transport)
+    target = parse_source(NamedSource(args.to, around.directory, "--to"), environ)
     # A server that does not answer is known before anything is built.
     publish.published(key, target, overwrite=args.overwrite)
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:

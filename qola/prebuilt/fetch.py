@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from qola.aiter.attention import ATTENTION
 from qola.build.bazel import ask, no_build, own_settings_alone
 from qola.build.forms import without_form
-from qola.build.install import BuildResult
+from qola.build.install import BuildResult, install, module_record, not_made, outdated, run_record
 from qola.build.setup import ResolvedBuild
 from qola.build.workspace import ROCM, set_up
+from qola.common.layout import RECORD, TRITON, library_file, triton_file
 from qola.common.ruleset import ruleset_root
+from qola.common.version import docs_url
 from qola.manifest.constants import AITER
 from qola.plan.spec import Forms
-from qola.prebuilt import identity, signature, store, te_layout
-from qola.prebuilt.http import Transport, proxies_of
-from qola.prebuilt.install import install_found
-from qola.prebuilt.key import Key, joined
-from qola.prebuilt.options import (
-    TOKEN_VARIABLE,
-    NamedSource,
-    PrebuiltOptions,
-    choose_sources,
-    parse_source,
-)
+from qola.prebuilt import signature, store, te_layout
+from qola.prebuilt.archive import unpack
+from qola.prebuilt.key import ROCM_VARIABLE, Key, joined, make_key, rocm_identity
+from qola.prebuilt.options import NamedSource, PrebuiltOptions, choose_sources, parse_source
+from qola.prebuilt.record import MAX_SIZE
 from qola.prebuilt.store import Found, Outcome
 from qola_base.cache import cache_directory, locked
-from qola_base.errors import Finding, NoPrebuiltError, ToolchainError
+from qola_base.errors import Finding, NoPrebuiltError, PrebuiltError, ToolchainError
+from qola_base.files import scratch
 from qola_base.progress import log
+
+ForeignRecord = Mapping[str, Any]
+"""manifest.json of a fetched bundle, of which only the names of modules are checked."""
 
 
 def first_prebuilt(
@@ -85,10 +87,8 @@ def refuse_what_is_lacking(chosen: ResolvedBuild) -> None:
 def key_of(chosen: ResolvedBuild, bazel_args: Sequence[str], environ: Mapping[str, str]) -> Key:
     """Return the key of a build; asks Bazel for the versions of a ROCm that is not pinned."""
     args = joined(bazel_args)
-    rocm = identity.rocm_identity(
-        ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ)
-    )
-    return identity.key_of(chosen, rocm, args)
+    rocm = rocm_identity(ruleset_root(), environ, args, lambda: _ask_bazel(chosen, args, environ))
+    return make_key(chosen, rocm, args)
 
 
 def _ask_bazel(
@@ -106,19 +106,14 @@ def _ask_bazel(
     if run.returncode or not file.is_file():
         raise ToolchainError(
             Finding(
-                f"{identity.ROCM_VARIABLE}, of which Bazel is asked",
+                f"{ROCM_VARIABLE}, of which Bazel is asked",
                 no_build(bazel, run.returncode, run.stderr or run.stdout).found,
                 "a ROCm whose versions are known: they are part of a prebuilt bundle's key",
-                f"{identity.ROCM_VARIABLE}=pinned takes the ROCm that qola pins; qola build "
+                f"{ROCM_VARIABLE}=pinned takes the ROCm that qola pins; qola build "
                 "--no-prebuilt asks for none",
             )
         )
     return file
-
-
-def transport_of(environ: Mapping[str, str]) -> Transport:
-    """Return the HTTP settings of an environment."""
-    return Transport(environ.get(TOKEN_VARIABLE, ""), proxies_of(environ))
 
 
 def find(
@@ -137,8 +132,7 @@ def find(
     # Users may delete the first directory, but should keep the second.
     cache = cache_directory(environ) / "prebuilt" / key.digest
     newest = cache_directory(environ) / "prebuilt-newest" / key.digest
-    transport = transport_of(environ)
-    sources = [parse_source(source, transport) for source in named]
+    sources = [parse_source(source, environ) for source in named]
     text = options.public_key or chosen.manifest.prebuilt.public_key
     public_key = signature.read_public_key(text, options.directory) if text else None
     offline = options.offline
@@ -185,7 +179,7 @@ def fetch(
             more = "" if kind == forms else f"full libraries, {wanted.text}: "
             outcomes += [replace(one, words=f"{more}{one.words}") for one in found]
             continue
-        result = install_found(found, chosen, wanted, bool(kind.lazy), output)
+        result = _install_found(found, chosen, wanted, bool(kind.lazy), output)
         if result is None:
             libraries = " and ".join(chosen.names)
             words = f"passed over: it does not have {libraries} of the namespace"
@@ -198,3 +192,79 @@ def fetch(
         log.info(f"prebuilt {wanted.text} from {found.source}{words}")
         return result
     raise store.no_such(key.text, outcomes)
+
+
+def _install_found(
+    found: Found, chosen: ResolvedBuild, key: Key, lazy: bool, output: Path
+) -> BuildResult | None:
+    """Unpack a verified archive and install it; return the content of manifest.json.
+
+    Returns None if an archive of TransformerEngine lacks a library.
+
+    Raises:
+        PrebuiltError: the archive has forbidden members, or lacks required ones.
+    """
+    namespace, modules = chosen.manifest.namespace, chosen.names
+    with scratch(found.archive.parent) as directory:
+        files = unpack(found.archive, directory, found.unpacked_size, found.source)
+        bundled: ForeignRecord = {"modules": []}
+        if found.layout == te_layout.LAYOUT:
+            targets = te_layout.without_top(list(files))
+            files = {targets[name]: path for name, path in files.items()}
+            named = {name: library_file(namespace, name) for name in modules}
+            if TRITON in named:
+                named[TRITON] = triton_file(namespace)
+            libraries = {name: f"lib/{file}" for name, file in named.items()}
+            if not files.keys() >= set(libraries.values()):
+                return None
+        else:
+            bundled = bundle_record(files, found.source)
+            libraries = libraries_of(bundled, modules, files, found.source)
+        files.pop(RECORD, None)
+        records = {module["name"]: module for module in bundled["modules"]}
+        built = [
+            module_record(name, output / path, files[path], bundled=records.get(name, {}))
+            for name, path in libraries.items()
+        ]
+        run = run_record(chosen, built, key.archs, lazy=lazy)
+        prebuilt = {"key": key.text, "source": found.source, "layout": found.layout}
+        result = cast(BuildResult, {**bundled, **run, "prebuilt": prebuilt})
+        own = outdated(namespace, modules, output)
+        install(output, files, not_made(namespace, modules, files), result, own)
+        return result
+
+
+def bundle_record(files: Mapping[str, Path], place: str) -> ForeignRecord:
+    """Return a bundle's manifest.json; raise PrebuiltError if it is missing."""
+    try:
+        if files[RECORD].stat().st_size > MAX_SIZE:
+            raise ValueError(f"more than {MAX_SIZE} bytes")
+        record = json.loads(files[RECORD].read_text(encoding="utf-8"))
+        record["modules"] = [
+            {**module, "name": str(module["name"])} for module in record["modules"]
+        ]
+        # It must be possible to write it again; some readable JSON is not.
+        json.dumps(record)
+    except (LookupError, ValueError, TypeError, RecursionError) as error:
+        words = repr(f"{type(error).__name__} {error}")[1:-1][:200]
+        raise PrebuiltError(
+            Finding(
+                place,
+                f"no {RECORD} of a bundle in it: {words}",
+                f"a bundle ({docs_url('guide/bundle.md')})",
+            )
+        ) from None
+    return cast(ForeignRecord, record)
+
+
+def libraries_of(
+    bundled: ForeignRecord, modules: Sequence[str], files: Mapping[str, Path], place: str
+) -> dict[str, str]:
+    """Return the path of each module's library; raise PrebuiltError if one is missing."""
+    known = {module["name"]: str(module.get("library", "")) for module in bundled["modules"]}
+    libraries = {name: known.get(name, "") for name in modules}
+    good = {name for name in files if name.endswith(".so")}
+    if missing := [module for module, name in libraries.items() if name not in good]:
+        lacking = f"no library of {', '.join(missing)}"
+        raise PrebuiltError(Finding(place, lacking, "the modules of the manifest"))
+    return libraries

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qola.manifest.types import Manifest
-from qola.prebuilt.http import HttpSource, Transport
-from qola.prebuilt.sources import DirectorySource, Source
+from qola.prebuilt.sources import DirectorySource, HttpSource, Source, Transport, proxies_of
 from qola_base.errors import Finding, QolaError
 
 URL_VARIABLE = "QOLA_PREBUILT_URL"
@@ -90,8 +89,11 @@ def choose_sources(
     return ()
 
 
-def parse_source(named: NamedSource, transport: Transport) -> Source:
-    """Return a source; raise QolaError if its text is neither a supported URL nor a directory."""
+def parse_source(named: NamedSource, environ: Mapping[str, str]) -> Source:
+    """Return a source; raise QolaError if its text is neither a supported URL nor a directory.
+
+    `environ` has the token and the proxies of HTTP requests.
+    """
     text, place = named.text, named.place
     try:
         if "://" not in text:
@@ -103,6 +105,7 @@ def parse_source(named: NamedSource, transport: Transport) -> Source:
             return DirectorySource(Path(urllib.request.url2pathname(parts.path)))
         if parts.scheme in ("http", "https") and parts.hostname:
             why = f"only {OPTION}, --to and {URL_VARIABLE} name who gets {TOKEN_VARIABLE}"
+            transport = Transport(environ.get(TOKEN_VARIABLE, ""), proxies_of(environ))
             return HttpSource(text, transport, "" if place in _TOKEN_PLACES else why)
         raise ValueError("it is of another kind")
     except (ValueError, RuntimeError) as error:

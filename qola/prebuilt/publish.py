@@ -24,7 +24,6 @@ from qola.prebuilt.record import (
     archive_name,
     parse,
     record_name,
-    record_of,
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
 from qola_base.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
@@ -96,7 +95,7 @@ def publish(
             ),
             "another bundle with the same key is there",
         )
-    record = there or record_of(key, packed, int(time.time()) if overwrite else 0)
+    record = there or Record(key, packed, int(time.time()) if overwrite else 0)
     try:
         data = (target.read(name, MAX_SIZE) if there else None) or record.to_json().encode("utf-8")
         if there is None:

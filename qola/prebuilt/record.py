@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from qola.prebuilt.key import SCHEMA, Key, differences
 from qola_base.errors import Finding, PrebuiltError
@@ -43,16 +41,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Record:
-    """A prebuilt bundle's key, the digest of the key's inputs, and its file.
+    """The content of a record's file.
 
     Attributes:
         serial: orders the records of a key. 0 or, for a record that replaced another one
             (qola publish --overwrite), its time in seconds since 1970, UTC.
     """
 
-    key: str
-    digest: str
-    inputs: Mapping[str, Any]
+    key: Key
     archive: Archive
     serial: int = 0
 
@@ -61,17 +57,12 @@ class Record:
         content = {
             "schema": SCHEMA,
             "serial": self.serial,
-            "key": self.key,
-            "digest": self.digest,
-            "inputs": self.inputs,
-            "archive": {"name": archive_name(self.key), **asdict(self.archive)},
+            "key": self.key.text,
+            "digest": self.key.digest,
+            "inputs": self.key.inputs,
+            "archive": {"name": archive_name(self.key.text), **asdict(self.archive)},
         }
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
-
-
-def record_of(key: Key, archive: Archive, serial: int = 0) -> Record:
-    """Return the record of a bundle."""
-    return Record(key.text, key.digest, key.inputs, archive, serial)
 
 
 def parse(data: bytes, key: Key, place: str) -> Record:
@@ -114,7 +105,7 @@ def parse(data: bytes, key: Key, place: str) -> Record:
                 "(qola publish --overwrite); --no-prebuilt builds",
             )
         )
-    return record_of(key, archive, serial)
+    return Record(key, archive, serial)
 
 
 def _shown(text: str) -> str:

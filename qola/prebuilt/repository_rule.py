@@ -20,10 +20,9 @@ from qola.manifest.constants import BUILD_MODES
 from qola.manifest.load import Manifest, ModuleSpec, load
 from qola.plan.spec import BuildSpec
 from qola.plan.triton_kernels import TRITON_FILES, triton_list
-from qola.prebuilt import fetch, identity
+from qola.prebuilt import fetch
 from qola.prebuilt.archive import unpack
-from qola.prebuilt.install import bundle_record, libraries_of
-from qola.prebuilt.key import Key
+from qola.prebuilt.key import Key, detected_rocm, make_key, ruleset_files
 from qola.prebuilt.options import NamedSource, PrebuiltOptions
 from qola.prebuilt.store import Found
 from qola_base.errors import Finding, NoPrebuiltError
@@ -39,7 +38,7 @@ _VISIBLE = 'package(default_visibility = ["//visibility:public"])'
 def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) -> None:
     """Write the repository: the files of a bundle, or targets that build it."""
     # Watch the other inputs of the key: an edit changes the bundle.
-    inputs = "".join(f"{name}\n" for name in identity.ruleset_files(ruleset_root()))
+    inputs = "".join(f"{name}\n" for name in ruleset_files(ruleset_root()))
     write_if_changed(args.output / "inputs.txt", inputs)
     manifest = load(args.manifest, display=args.display)
     write_if_changed(args.output / TRITON_FILES, triton_list(manifest))
@@ -56,9 +55,9 @@ def prebuilt_repository(args: argparse.Namespace, environ: Mapping[str, str]) ->
     key, bundle = looked_up
     directory: Path = args.output / _DIRECTORY
     files = unpack(bundle.archive, directory, bundle.unpacked_size, bundle.source)
-    record = bundle_record(files, bundle.source)
+    record = fetch.bundle_record(files, bundle.source)
     in_triton = [TRITON] if manifest.triton else []
-    libraries = libraries_of(record, [*names, *in_triton], files, bundle.source)
+    libraries = fetch.libraries_of(record, [*names, *in_triton], files, bundle.source)
     libraries.pop(TRITON, None)  # It is in the bundle alone, as where it is built.
     write_if_changed(args.output / "BUILD.bazel", hit_file(key.text, libraries))
     log.info(f"prebuilt {key.text} from {bundle.source}")
@@ -87,8 +86,8 @@ def _look_up(
         BuildSpec(archs, args.mode),
         triton=bool(manifest.triton),
     )
-    rocm = identity.detected_rocm(args.rocm, ruleset_root(), environ)
-    key = identity.key_of(chosen, rocm)
+    rocm = detected_rocm(args.rocm, ruleset_root(), environ)
+    key = make_key(chosen, rocm)
     named = [NamedSource(url, args.folder, args.place) for url in args.url]
     if not named:
         place, folder = manifest.place("prebuilt", "urls"), args.manifest.parent

@@ -15,7 +15,7 @@ import pytest
 
 from qola.aiter.proven_faults import read_proven_faults
 from qola.common.version import __version__
-from qola.prebuilt import identity
+from qola.prebuilt.key import ruleset_digest
 from tests.e2e.nested_bazel import EXAMPLE, QOLA, User, copy_checkout, pip, shared_bazel
 
 
@@ -73,7 +73,7 @@ def test_commands(installed: Installed) -> None:
 
 def test_an_installation_has_the_keys_of_a_checkout(installed: Installed) -> None:
     """Prevents: an installed qola computes other keys than a checkout, and misses bundles."""
-    assert identity.ruleset_digest(installed.root) == identity.ruleset_digest(QOLA)
+    assert ruleset_digest(installed.root) == ruleset_digest(QOLA)
     manifest = QOLA / "manifests/quickstart.toml"
     found = installed.run("fetch", "-m", str(manifest), "--print-key")
     assert found.stdout.startswith("quickstart-rocm7.2-gfx950-"), found.stderr

@@ -17,10 +17,10 @@ import pytest
 from qola.common.layout import RECORD
 from qola.prebuilt import signature, store, te_layout
 from qola.prebuilt.archive import pack_bundle, unpack
-from qola.prebuilt.install import bundle_record, libraries_of
+from qola.prebuilt.fetch import bundle_record, libraries_of
 from qola.prebuilt.key import Key
 from qola.prebuilt.publish import publish
-from qola.prebuilt.record import MAX_ARCHIVE, Archive, archive_name, parse, record_name, record_of
+from qola.prebuilt.record import MAX_ARCHIVE, Archive, Record, archive_name, parse, record_name
 from qola.prebuilt.sources import DirectorySource
 from qola_base.errors import PrebuiltError, QolaError, unseen
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
@@ -108,18 +108,16 @@ def test_archives(tmp_path: Path) -> None:
 
 def test_records() -> None:
     """Prevents: a server's record causes a traceback, or qola accepts another key's record."""
-    record = record_of(KEY, Archive(10, "a" * 64, "b" * 64, 20), 7)
+    record = Record(KEY, Archive(10, "a" * 64, "b" * 64, 20), 7)
 
     def text(rng: random.Random) -> bytes:
         return mutate_json(rng, record.to_json(), VALUES).encode("utf-8", "surrogatepass")
 
     def take(data: bytes) -> None:
         record_read = parse(data, KEY, "here")
-        assert (record_read.key, record_read.digest, record_read.inputs) == (
-            KEY.text,
-            KEY.digest,
-            KEY.inputs,
-        )
+        content = json.loads(data)
+        named = (content["key"], content["digest"], content["inputs"])
+        assert named == (KEY.text, KEY.digest, KEY.inputs)
         assert 0 <= record_read.archive.size <= MAX_ARCHIVE
         assert 0 <= record_read.archive.unpacked_size <= MAX_ARCHIVE
         assert parse(record_read.to_json().encode(), KEY, "here") == record_read

@@ -19,10 +19,10 @@ from qola.manifest.load import loads
 from qola.plan.spec import Forms
 from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
-from qola.prebuilt.http import HttpSource, Transport
 from qola.prebuilt.options import NamedSource, PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
 from qola.prebuilt.record import archive_name, record_name
+from qola.prebuilt.sources import HttpSource, Transport
 from qola_base.errors import PrebuiltError, QolaError
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User
 from tests.servers.http_files import Fault, Files
@@ -414,7 +414,7 @@ def test_sources_with_an_unmatched_quote(user: User, command: str) -> None:
 def test_invalid_source_urls(text: str) -> None:
     """Prevents: an error contains a password, or qola accepts a URL with a query."""
     with pytest.raises(QolaError, match="expected  an http, https or file URL") as caught:
-        parse_source(NamedSource(text, Path("/"), "--prebuilt"), Transport())
+        parse_source(NamedSource(text, Path("/"), "--prebuilt"), {})
     assert "secret" not in str(caught.value)
 
 
@@ -470,7 +470,7 @@ def test_transformer_engine_s_layout_for_a_checkout(user: User) -> None:
         give_away(path)
     user.fetch(f"--aiter-root={tree}")
     (tree / ".git/HEAD").write_text("ref: refs/heads/none\n")
-    assert "not asked for: git -c safe.directory" in user.fetch(f"--aiter-root={tree}", code=9)
+    assert "not asked for: git rev-parse" in user.fetch(f"--aiter-root={tree}", code=9)
     # A directory inside of another git repository is not a checkout of AITER.
     (tree / ".git").rename(user.directory / ".git")
     user.fetch(f"--aiter-root={tree}", code=9)

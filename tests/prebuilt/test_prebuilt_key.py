@@ -17,8 +17,16 @@ from qola.build.setup import ResolvedBuild
 from qola.checkout.source import AiterSource, GitSource, LocalSource, WheelSource
 from qola.manifest.load import loads
 from qola.plan.spec import BuildSpec, Forms
-from qola.prebuilt import identity
-from qola.prebuilt.key import Key, differences, settings_of
+from qola.prebuilt.key import (
+    Key,
+    differences,
+    make_key,
+    rocm_identity,
+    ruleset_digest,
+    ruleset_files,
+    settings_of,
+    source_identity,
+)
 from qola.triton import own
 from qola_base.errors import NoPrebuiltError, ToolchainError
 from qola_base.files import sha256_of_json
@@ -138,19 +146,17 @@ def test_settings_outside_of_the_key_are_rejected(argument: str) -> None:
 
 def test_identity_of_aiter_sources(tmp_path: Path) -> None:
     """Prevents: a mirror or a copy of AITER causes a miss, or an edit of a tree causes no miss."""
-    commit_identity = identity.source_identity(GitSource("https://a/aiter", "1" * 40))
-    assert commit_identity == identity.source_identity(GitSource("ssh://b/aiter", "1" * 40))
-    wheel = identity.source_identity(WheelSource("0.1.7", "a" * 64))
+    commit_identity = source_identity(GitSource("https://a/aiter", "1" * 40))
+    assert commit_identity == source_identity(GitSource("ssh://b/aiter", "1" * 40))
+    wheel = source_identity(WheelSource("0.1.7", "a" * 64))
     assert wheel["sha256"] == "a" * 64
     first = write(tmp_path / "a", {"csrc/x.h": "1", ".git/HEAD": "1"})
     other_files = {"csrc/x.h": "1", ".git/HEAD": "2", "csrc/__pycache__/y.pyc": "2"}
     second = write(tmp_path / "deeper/b", other_files)
-    assert identity.source_identity(LocalSource(first)) == identity.source_identity(
-        LocalSource(second)
-    )
+    assert source_identity(LocalSource(first)) == source_identity(LocalSource(second))
     elsewhere = write(tmp_path / "composable_kernel", {"ck.hpp": "1"})
     (elsewhere / "back").symlink_to(second)
-    before = identity.source_identity(LocalSource(second))
+    before = source_identity(LocalSource(second))
     changes: list[Callable[[], object]] = [
         lambda: (second / "csrc/x.h").write_text("2"),
         lambda: (second / "csrc/x.h").rename(second / "csrc" / "y.h"),
@@ -162,20 +168,20 @@ def test_identity_of_aiter_sources(tmp_path: Path) -> None:
     ]
     for change in changes:
         change()
-        now = identity.source_identity(LocalSource(second))
+        now = source_identity(LocalSource(second))
         assert now != before
         before = now
 
 
 def test_key_has_all_inputs_of_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: the key omits patches, modules, modes or archs of a build."""
-    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    monkeypatch.setattr("qola.prebuilt.key.ruleset_digest", lambda root: "c" * 64)
     write(tmp_path, {"b.patch": "b", "a.diff": "a", "README": "no patch"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40), tmp_path)
     parsed = loads(TEXT, file="left.toml")
     lazy = Forms(lazy=True)
     build = ResolvedBuild(parsed, tmp_path / "te-left.toml", parsed.modules, aiter, forms=lazy)
-    found = identity.key_of(build, ROCM, ("--jobs=3", "--define", "a=b"))
+    found = make_key(build, ROCM, ("--jobs=3", "--define", "a=b"))
     inputs: Any = found.inputs
     assert [pin["name"] for pin in inputs["aiter"]["patches"]] == ["a.diff", "b.patch"]
     assert inputs["modules"] == [{"name": "libmha_fwd", "mode": parsed.mode}]
@@ -183,14 +189,14 @@ def test_key_has_all_inputs_of_the_build(tmp_path: Path, monkeypatch: pytest.Mon
     assert inputs["forms"] == {"lazy": True, "static": False}
     assert inputs["settings"] == ["--define=a=b"]
     other = replace(build, spec=BuildSpec(("gfx950", "gfx942", "gfx950"), "cpp_itfs"))
-    changed = identity.key_of(other, ROCM, ("--define=a=b",))
+    changed = make_key(other, ROCM, ("--define=a=b",))
     assert differences(inputs, changed.inputs) == ["archs", "modules"]
     assert changed.archs == ("gfx942", "gfx950")
 
 
 def test_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: a renamed attribute changes every key, so that every fetch misses."""
-    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    monkeypatch.setattr("qola.prebuilt.key.ruleset_digest", lambda root: "c" * 64)
     write(tmp_path, {"a.patch": "a", "k/k.py": "1", "k/parts.py": "2"})
     manifest = loads(TEXT + TRITON, file="left.toml")
     aiter = AiterSource(WheelSource("0.1.7", "a" * 64), tmp_path)
@@ -200,7 +206,7 @@ def test_inputs_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         forms=Forms(lazy=True),
         triton=True,
     )
-    key = replace(identity.key_of(build, ROCM, ("--copt=-O1",)), version="0")
+    key = replace(make_key(build, ROCM, ("--copt=-O1",)), version="0")
     text = json.dumps(key.inputs, indent=2, sort_keys=True) + "\n"
     if os.environ.get("QOLA_UPDATE_GOLDEN"):
         GOLDEN.write_text(text)
@@ -224,14 +230,14 @@ file = "theirs.py"
 
 def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prevents: code objects of other Python files, or of another commit, share a key."""
-    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "c" * 64)
+    monkeypatch.setattr("qola.prebuilt.key.ruleset_digest", lambda root: "c" * 64)
     write(tmp_path, {"k/k.py": "1", "k/parts.py": "1", "k/other.py": "1"})
     aiter = AiterSource(GitSource("https://a/aiter", "1" * 40))
 
     def inputs(text: str = TEXT + TRITON, triton: bool = True) -> dict[str, Any]:
         parsed = loads(text, file="left.toml")
         build = ResolvedBuild(parsed, tmp_path / "left.toml", parsed.modules, aiter, triton=triton)
-        return identity.key_of(build, ROCM).inputs
+        return make_key(build, ROCM).inputs
 
     before = inputs()
     assert [*before["triton"]] == ["k/k.py", "k/parts.py"]
@@ -249,7 +255,7 @@ def test_kernels_in_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ruleset_files_include_triton(repo_root: Path) -> None:
     """Prevents: another Triton version, or edited kernels of qola, do not change the key."""
-    files = {*identity.ruleset_files(repo_root)}
+    files = {*ruleset_files(repo_root)}
     assert {"third_party/python/triton.txt", "qola/triton/compile.py"} <= files
     assert {f"qola/triton/kernels/{name}" for name in {*own.FILES.values(), *own.PARTS}} <= files
 
@@ -270,12 +276,12 @@ def test_ruleset_digest_depends_on_its_files(tmp_path: Path) -> None:
     ignored = ("qola/codegen/__pycache__/emit.pyc", "qola/_ruleset/x", "qola/cli/main.py")
     data = "qola/codegen/data/__pycache__/given.pyc"
     write(other, dict.fromkeys((*ignored, data, "docs/x", "tests/x.toml", "bazelw"), "2"))
-    before = identity.ruleset_digest(root)
-    assert before == identity.ruleset_digest(other)
+    before = ruleset_digest(root)
+    assert before == ruleset_digest(other)
     for name in ("rules/defs.bzl", "qola/codegen/emit.py", "runtime/lazy/load.cpp", "MODULE.bazel"):
         write(other, {name: "3"})
-        assert identity.ruleset_digest(other) != before
-        before = identity.ruleset_digest(other)
+        assert ruleset_digest(other) != before
+        before = ruleset_digest(other)
 
 
 def test_ruleset_with_symlinks(tmp_path: Path) -> None:
@@ -288,10 +294,10 @@ def test_ruleset_with_symlinks(tmp_path: Path) -> None:
         lambda: (elsewhere / "back").symlink_to(root / "runtime"),
         lambda: (root / "rules/absent").symlink_to("nowhere"),
     ]
-    before = identity.ruleset_digest(root)
+    before = ruleset_digest(root)
     for change in changes:
         change()
-        now = identity.ruleset_digest(root)
+        now = ruleset_digest(root)
         assert now != before
         before = now
 
@@ -305,20 +311,20 @@ def test_identity_of_rocm(tmp_path: Path, repo_root: Path) -> None:
     local = {"origin": "local", "amd_clang": True, "identity": "9" * 64, **sdk}
     (tmp_path / "rocm.json").write_text(json.dumps(local))
     query_bazel = Mock(return_value=tmp_path / "rocm.json")
-    pinned = identity.rocm_identity(root, {}, (), query_bazel)
+    pinned = rocm_identity(root, {}, (), query_bazel)
     assert pinned["rocm_version"] == "7.2.4"
-    assert identity.rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), query_bazel) == pinned
+    assert rocm_identity(root, {"QOLA_ROCM": "pinned"}, (), query_bazel) == pinned
     overridden = ("--repo_env=QOLA_ROCM=local", "--repo_env=QOLA_ROCM=pinned")
-    assert identity.rocm_identity(root, {"QOLA_ROCM": "local"}, overridden, query_bazel) == pinned
+    assert rocm_identity(root, {"QOLA_ROCM": "local"}, overridden, query_bazel) == pinned
     assert not query_bazel.called, "Bazel started where files say it"
-    other = identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), query_bazel)
+    other = rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), query_bazel)
     assert (other["identity"], other["origin"]) == ("9" * 64, "local")
-    assert identity.rocm_identity(root, {}, overridden[:1], query_bazel) == other
+    assert rocm_identity(root, {}, overridden[:1], query_bazel) == other
     (tmp_path / "rocm.json").write_text(json.dumps({**local, "identity": ""}))
     with pytest.raises(ToolchainError, match="no ROCm"):
-        identity.rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), query_bazel)
+        rocm_identity(root, {"QOLA_ROCM": "/opt/rocm"}, (), query_bazel)
     (root / "third_party/rocm/packages.lock").write_text("2")
-    assert identity.rocm_identity(root, {}, (), query_bazel) != pinned
+    assert rocm_identity(root, {}, (), query_bazel) != pinned
 
 
 def test_replacement_of_the_pinned_compiler(tmp_path: Path) -> None:
@@ -328,18 +334,18 @@ def test_replacement_of_the_pinned_compiler(tmp_path: Path) -> None:
     root = tmp_path / "root"
     write(root / "third_party/rocm", {"packages.lock": text, "sdk.json": json.dumps(sdk)})
     environ = {"QOLA_CACHE_HOME": str(tmp_path / "cache")}
-    pinned = identity.rocm_identity(root, environ, (), Mock())
+    pinned = rocm_identity(root, environ, (), Mock())
     other = {
         "packages.lock": text.replace("22", "23"),
         "sdk.json": json.dumps({**sdk, "clang_version": "23.1"}),
     }
     write(tmp_path / "cache/offered/third_party-rocm-20261030T140801Z", other)
-    found = identity.rocm_identity(root, environ, (), Mock())
+    found = rocm_identity(root, environ, (), Mock())
     assert found["clang_version"] == "23.1"
     assert found["identity"] != pinned["identity"]
-    assert identity.rocm_identity(root, {**environ, "QOLA_CACHE_HOME": "/no"}, (), Mock()) == pinned
+    assert rocm_identity(root, {**environ, "QOLA_CACHE_HOME": "/no"}, (), Mock()) == pinned
     facts = tmp_path / "cache/offered/third_party-rocm-20261030T140801Z/sdk.json"
     for wrong in ("{}", "[1]", "", '{"rocm_version": 7, "hip_version": "", "clang_version": ""}'):
         facts.write_text(wrong)
         with pytest.raises(ToolchainError, match=f"rm -r {facts.parent}"):
-            identity.rocm_identity(root, environ, (), Mock())
+            rocm_identity(root, environ, (), Mock())

@@ -16,13 +16,12 @@ import urllib3
 from qola.build.setup import resolve_build
 from qola.cli import main
 from qola.plan.spec import BuildRequest, BuildSpec
-from qola.prebuilt import fetch, identity, repository_rule, signature
+from qola.prebuilt import fetch, options, repository_rule, signature
 from qola.prebuilt.archive import pack_bundle
-from qola.prebuilt.http import Transport
 from qola.prebuilt.key import Key
 from qola.prebuilt.publish import publish
 from qola.prebuilt.record import archive_name, record_name
-from qola.prebuilt.sources import DirectorySource
+from qola.prebuilt.sources import DirectorySource, Transport
 from tests.servers.http_files import Files, serving
 from tests.support.folders import write
 
@@ -116,8 +115,8 @@ def make_user(
 ) -> Iterator[User]:
     """Make a user whose bundle is published and signed by key k."""
     # Shorten the pauses between attempts, which other tests measure.
-    monkeypatch.setattr(fetch, "Transport", partial(Transport, retry=RETRY))
-    monkeypatch.setattr(identity, "ruleset_digest", lambda root: "0" * 64)
+    monkeypatch.setattr(options, "Transport", partial(Transport, retry=RETRY))
+    monkeypatch.setattr("qola.prebuilt.key.ruleset_digest", lambda root: "0" * 64)
     (tmp_path / "left.toml").write_text(MANIFEST)
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
     # Without a bundle, a build fails because it cannot find Bazel.
@@ -144,8 +143,8 @@ def repository(user: User, manifest: str, look_up: str) -> str:
     request = BuildRequest(file, BuildSpec(("gfx950",)))
     source = resolve_build(request, user.environ).aiter.source
     pin = json.dumps({"kind": "wheel", **asdict(source)})
-    options = {"manifest": file, "display": file.name, "repository": "qola_left", "aiter": pin}
-    options |= {"rocm": rocm, "folder": user.directory, "place": "qola.prebuilt"}
-    options |= {"url": user.published, "look-up": look_up, "output": output}
-    assert repository_rule.main([f"--{name}={value}" for name, value in options.items()]) == 0
+    flags = {"manifest": file, "display": file.name, "repository": "qola_left", "aiter": pin}
+    flags |= {"rocm": rocm, "folder": user.directory, "place": "qola.prebuilt"}
+    flags |= {"url": user.published, "look-up": look_up, "output": output}
+    assert repository_rule.main([f"--{name}={value}" for name, value in flags.items()]) == 0
     return (output / "BUILD.bazel").read_text()
