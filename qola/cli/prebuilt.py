@@ -16,7 +16,6 @@ from qola.plan.spec import Forms
 from qola.prebuilt import fetch, publish, signature, store
 from qola.prebuilt.key import Key
 from qola.prebuilt.options import NamedSource, parse_source
-from qola.prebuilt.record import archive_name
 from qola_base.errors import ExitCode
 
 _PASSWORD = "QOLA_PREBUILT_PASSWORD"
@@ -119,7 +118,7 @@ def _publish(args: argparse.Namespace, around: Surroundings) -> int:
     # A server that does not answer is known before anything is built.
     publish.published(key, target, overwrite=args.overwrite)
     with tempfile.TemporaryDirectory(prefix="qola-") as directory:
-        archive = Path(directory) / archive_name(key.text)
+        archive = Path(directory) / key.archive_name
         how = options.build_options(args)
         packed = publish.build_archive(chosen, how, environ, archive)
         # Somebody may have edited the inputs of the key during the build.

@@ -123,6 +123,16 @@ class Key:
         version = ".".join(self.rocm["rocm_version"].split(".")[:2])
         return f"{self.name}-rocm{version}-{'-'.join(self.archs)}-{self.digest[:12]}"
 
+    @property
+    def archive_name(self) -> str:
+        """The file name of the bundle's archive."""
+        return f"{self.text}.tar.gz"
+
+    @property
+    def record_name(self) -> str:
+        """The file name of the archive's record."""
+        return f"{self.text}.manifest.json"
+
 
 def joined(bazel_args: Sequence[str]) -> tuple[str, ...]:
     """Return arguments of Bazel, with separate values joined to their options by ``=``."""

@@ -21,9 +21,7 @@ from qola.prebuilt.record import (
     MAX_SIZE,
     Archive,
     Record,
-    archive_name,
     parse,
-    record_name,
 )
 from qola.prebuilt.sources import NoDirectoryError, Source, UnreachableError
 from qola_base.errors import BundleError, Finding, NoAnswerError, PrebuiltError, QolaError
@@ -83,7 +81,7 @@ def publish(
         NoAnswerError: the target refuses the files.
         BundleError: the disk is full.
     """
-    name = record_name(key.text)
+    name = key.record_name
     there = published(key, target, overwrite=overwrite)
     if there and there.archive.tar_sha256 != packed.tar_sha256:
         raise PrebuiltError(
@@ -99,9 +97,9 @@ def publish(
     try:
         data = (target.read(name, MAX_SIZE) if there else None) or record.to_json().encode("utf-8")
         if there is None:
-            target.write(archive_name(key.text), archive)
-            line = f"{packed.sha256}  {archive_name(key.text)}\n"
-            target.write(f"{archive_name(key.text)}.sha256", line.encode("ascii"))
+            target.write(key.archive_name, archive)
+            line = f"{packed.sha256}  {key.archive_name}\n"
+            target.write(f"{key.archive_name}.sha256", line.encode("ascii"))
         unsigned = False
         if secret_key is not None:
             # The same key makes the same signature of the same bytes.
@@ -120,11 +118,11 @@ def publish(
 
 
 def published(key: Key, target: Source, *, overwrite: bool) -> Record | None:
-    """Return a target's record of a key; None if there is none, or it will be overwritten.
+    """Return the record that `target` holds for `key`; None if it has none or `overwrite` is set.
 
     Raises as `publish`.
     """
-    name = record_name(key.text)
+    name = key.record_name
     try:
         data = target.read(name, MAX_SIZE)
     except NoDirectoryError:

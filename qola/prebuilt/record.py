@@ -19,16 +19,6 @@ MAX_ARCHIVE = 16 << 30
 _LAST_SERIAL = 1 << 40
 
 
-def archive_name(key: str) -> str:
-    """Return the file name of a key's archive."""
-    return f"{key}.tar.gz"
-
-
-def record_name(key: str) -> str:
-    """Return the file name of a key's record."""
-    return f"{key}.manifest.json"
-
-
 @dataclass(frozen=True)
 class Archive:
     """Sizes and digests of an archive, of its tar file, and the total size of its files."""
@@ -60,7 +50,7 @@ class Record:
             "key": self.key.text,
             "digest": self.key.digest,
             "inputs": self.key.inputs,
-            "archive": {"name": archive_name(self.key.text), **asdict(self.archive)},
+            "archive": {"name": self.key.archive_name, **asdict(self.archive)},
         }
         return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
@@ -93,7 +83,7 @@ def parse(data: bytes, key: Key, place: str) -> Record:
         raise PrebuiltError(
             Finding(place, f"no record: {words}", "what qola publish writes")
         ) from None
-    if not wrong and (schema != SCHEMA or name != archive_name(key.text)):
+    if not wrong and (schema != SCHEMA or name != key.archive_name):
         wrong = f"schema {schema!r}, archive {name!r}"
     if wrong:
         raise PrebuiltError(

@@ -10,7 +10,7 @@ import minisign
 
 from qola.prebuilt import signature
 from qola.prebuilt.key import Key
-from qola.prebuilt.record import MAX_SIZE, Record, archive_name, parse, record_name
+from qola.prebuilt.record import MAX_SIZE, Record, parse
 from qola.prebuilt.sources import DirectorySource, Source, UnreachableError
 from qola_base.errors import Finding, NoAnswerError, NoPrebuiltError, PrebuiltError
 from qola_base.files import ASIDE, sha256_of, write_if_changed
@@ -76,7 +76,7 @@ def find(
         for left in cache.glob(pattern):  # by a fetch that was killed
             if left.is_file():
                 left.unlink(missing_ok=True)
-    archive, here = cache / archive_name(key.text), DirectorySource(cache)
+    archive, here = cache / key.archive_name, DirectorySource(cache)
     unusable: PrebuiltError | None = None
     try:
         # The cached copy is verified like a download.
@@ -129,14 +129,14 @@ def _take(
     if read is None:
         return "not there"
     record, data, signed = read
-    name = archive_name(key.text)
+    name = key.archive_name
     if not arrive(source, name, cache, record.archive.size, record.archive.sha256):
         return f"a record, but no {name}"
     here = DirectorySource(cache)
     if signed is not None:
         write_if_changed(newest, f"{record.serial}\n")
-        here.write(f"{record_name(key.text)}{signature.SUFFIX}", signed)
-    here.write(record_name(key.text), data)
+        here.write(f"{key.record_name}{signature.SUFFIX}", signed)
+    here.write(key.record_name, data)
     return record
 
 
@@ -157,7 +157,7 @@ def _verified_record(
     key: Key, source: Source, newest: Path, public_key: minisign.PublicKey | None
 ) -> tuple[Record, bytes, bytes | None] | None:
     """Return a source's record, its bytes and its signature; None if it has none."""
-    name = record_name(key.text)
+    name = key.record_name
     data, place = source.read(name, MAX_SIZE), source.place(name)
     if data is None:
         return None

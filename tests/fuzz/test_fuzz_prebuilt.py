@@ -20,7 +20,7 @@ from qola.prebuilt.archive import pack_bundle, unpack
 from qola.prebuilt.fetch import bundle_record, libraries_of
 from qola.prebuilt.key import Key
 from qola.prebuilt.publish import publish
-from qola.prebuilt.record import MAX_ARCHIVE, Archive, Record, archive_name, parse, record_name
+from qola.prebuilt.record import MAX_ARCHIVE, Archive, Record, parse
 from qola.prebuilt.sources import DirectorySource
 from qola_base.errors import PrebuiltError, QolaError, unseen
 from tests.fuzz.fuzzing import HOSTILE, fuzz, mutate, mutate_json
@@ -28,7 +28,7 @@ from tests.prebuilt.tars import END, entry, pax
 from tests.support.folders import read, write
 
 KEY = Key("left", "a", {"x": [1]}, {}, ("gfx950",), {}, {"rocm_version": "7.2.4", "y": "1"}, {})
-NAME = record_name(KEY.text)
+NAME = KEY.record_name
 LIBRARY = "lib/left_libmha_fwd.so"
 BUNDLE = json.dumps({"schema": 1, "modules": [{"name": "libmha_fwd", "library": LIBRARY}]})
 LIMIT = 200_000
@@ -200,7 +200,7 @@ def test_sources(
 ) -> None:
     """Prevents: qola finds a wrong bundle, or an incomplete download remains in the cache."""
     files, key = published
-    expected = files[archive_name(KEY.text)]
+    expected = files[KEY.archive_name]
     source_directory, cache = tmp_path / "there", tmp_path / "cache"
 
     def content(rng: random.Random) -> dict[str, bytes]:

@@ -21,7 +21,6 @@ from qola.prebuilt import signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.options import NamedSource, PrebuiltOptions, choose_sources, parse_source
 from qola.prebuilt.publish import check_same, publish
-from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import HttpSource, Transport
 from qola_base.errors import PrebuiltError, QolaError
 from tests.prebuilt.users import LIBRARY, LIBRARY_FILE, MANIFEST, RETRY, SIGNED, User
@@ -170,7 +169,7 @@ def test_record_of_another_bundle(user: User) -> None:
     """Prevents: qola installs a signed bundle of another key under this key's name."""
     other = replace(user.key, ruleset="x")
     user.put("other", key=other)
-    shutil.copy(user.published / record_name(other.text), user.published / user.record)
+    shutil.copy(user.published / other.record_name, user.published / user.record)
     error_text = user.fetch("published", code=10)
     for expected in (user.record, user.key.digest, other.digest, "qola.ruleset differs"):
         assert expected in error_text
@@ -318,7 +317,7 @@ def test_damaged_lazy_bundle_is_an_error(user: User) -> None:
     """Prevents: a damaged or forged lazy bundle stays unnoticed because a full bundle is used."""
     lazy = replace(user.key, forms=Forms(lazy=True).to_json())
     user.put("other", key=lazy)
-    (user.published / archive_name(lazy.text)).write_bytes(b"forged")
+    (user.published / lazy.archive_name).write_bytes(b"forged")
     user.build("published", "--lazy", code=10)
     assert not user.output.exists()
 

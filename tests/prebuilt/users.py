@@ -20,7 +20,6 @@ from qola.prebuilt import fetch, options, repository_rule, signature
 from qola.prebuilt.archive import pack_bundle
 from qola.prebuilt.key import Key
 from qola.prebuilt.publish import publish
-from qola.prebuilt.record import archive_name, record_name
 from qola.prebuilt.sources import DirectorySource, Transport
 from tests.servers.http_files import Files, serving
 from tests.support.folders import write
@@ -62,9 +61,9 @@ class User:
 
     def __post_init__(self) -> None:
         self.published, self.output = self.directory / "published", self.directory / "out"
-        self.record = record_name(self.key.text)
+        self.record = self.key.record_name
         self.signature = f"{self.record}{signature.SUFFIX}"
-        self.archive = archive_name(self.key.text)
+        self.archive = self.key.archive_name
 
     def run(self, command: str, *arguments: str, code: int = 0) -> tuple[str, str]:
         """Run qola, check its exit code, and return stdout and stderr."""
