@@ -12,8 +12,7 @@ from typing import Any
 
 from qola.bundle.archive import HOST, pack
 from qola.bundle.build import BundleInputs, build
-from qola.bundle.python_wheel import EPOCH, write_wheel
-from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
+from qola.bundle.python_wheel import EPOCH, TorchWheel, write_torch_wheel, write_wheel
 from qola_base.errors import QolaError
 from qola_base.json_types import reader
 from qola_base.system_errors import disk_error

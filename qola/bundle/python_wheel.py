@@ -1,11 +1,13 @@
-"""Packs a bundle as a Python wheel, so that pip installs the libraries."""
+"""Packs a bundle, or torch modules, as a Python wheel, so that pip installs the libraries."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipInfo
@@ -13,6 +15,7 @@ from zipfile import ZIP_STORED, ZipInfo
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from wheel.wheelfile import WheelFile
 
+from qola.bundle import licenses
 from qola.bundle.archive import HOST, has_file, is_executable, part_of
 from qola.bundle.elf_versions import read_needs, system_floor
 from qola.bundle.platform_policy import check_platform
@@ -79,6 +82,14 @@ Modules of AITER {aiter} for PyTorch {torch}, built by qola:
 `import aiter` finds them. `python -m {package}` lists them, `python -m {package} check` compares
 PyTorch, AITER and the GPUs with those that they are for.
 """
+_TORCH_INIT = '''\
+"""Modules of AITER for PyTorch {torch}, built by qola."""
+
+# Modules are linked with its libraries, which it loads.
+import torch  # noqa: F401
+
+__version__ = {version!r}
+'''
 _METADATA = """\
 Metadata-Version: 2.1
 Name: {name}
@@ -180,7 +191,7 @@ def write_wheel(
         return not name.startswith(f"{CONFIGS}/") and has_file(part, name)
 
     more = {_JAX_LIBRARY: jax} if jax else {}
-    pack_wheel(
+    _pack_wheel(
         directory, output, texts, metadata, external_libraries, description, keep, libraries=more
     )
 
@@ -202,8 +213,8 @@ def _write_arch_wheel(directory: Path, output: Path, arch: str) -> None:
     files = {}
     for path, file in _files(directory):
         if has_file(arch, path):
-            licenses = path.startswith("licenses/")
-            files[f"{info}/{path}" if licenses else f"{package}/{path}"] = file
+            is_license = path.startswith("licenses/")
+            files[f"{info}/{path}" if is_license else f"{package}/{path}"] = file
     description = _ARCH_DESCRIPTION.format(host=host, arch=arch)
     _write(output, files, _info_texts(output.name, metadata, description))
 
@@ -226,7 +237,7 @@ def _write_aiter_wheel(
     pth = {f"{package}.pth": _PTH.format(package=package)}
     description = _describe(bundle, package, _AITER_DESCRIPTION)
     more = (metadata, external_libraries, description)
-    pack_wheel(directory, output, texts, *more, beside=pth)
+    _pack_wheel(directory, output, texts, *more, beside=pth)
 
 
 def _describe(bundle: Mapping[str, Any], package: str, text: str = _DESCRIPTION) -> str:
@@ -243,7 +254,55 @@ def _describe(bundle: Mapping[str, Any], package: str, text: str = _DESCRIPTION)
     )
 
 
-def pack_wheel(
+@dataclass(frozen=True)
+class TorchWheel:
+    """All inputs of a wheel of torch modules.
+
+    Attributes:
+        modules, stubs: paths of the libraries and of their type stubs.
+        torch, python: required versions.
+        license_files: license texts of the AITER tree.
+        external_libraries: see `check_platform`.
+    """
+
+    modules: tuple[str, ...]
+    stubs: tuple[str, ...]
+    torch: str
+    python: str
+    license_files: tuple[str, ...]
+    qola_license: str
+    external_libraries: tuple[str, ...]
+
+
+def write_torch_wheel(inputs: TorchWheel, output: Path) -> None:
+    """Write torch modules, and the type stubs of each, as a package of a wheel.
+
+    Raises:
+        BundleError: a license is missing, two modules have the same name, or as `write_wheel`.
+    """
+    _, version, _ = parse_wheel_name(output.name)
+    texts = {"__init__.py": _TORCH_INIT.format(torch=inputs.torch, version=version), "py.typed": ""}
+    found = licenses.collect(inputs.license_files, inputs.qola_license, place=output.name)
+    texts |= {license.path: license.text for license in found.values()}
+    metadata = (
+        f"Summary: Modules of AITER for PyTorch {inputs.torch}, built by qola",
+        f"Requires-Python: =={inputs.python}.*",
+        f"Requires-Dist: torch=={inputs.torch}",
+    )
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        for file in (*inputs.modules, *inputs.stubs):
+            place = directory / Path(file).name
+            if place.is_symlink():
+                same = f"{place.readlink()} and {file}"
+                raise BundleError(Finding(place.name, same, "modules with different names"))
+            place.symlink_to(Path(file).absolute())
+        modules = "".join(f"- {Path(file).name}\n" for file in inputs.modules)
+        description = f"Modules that Python imports, for PyTorch {inputs.torch}:\n\n{modules}"
+        _pack_wheel(directory, output, texts, metadata, inputs.external_libraries, description)
+
+
+def _pack_wheel(
     directory: Path,
     output: Path,
     texts: Mapping[str, str],

@@ -14,8 +14,7 @@ from qola.checkout.source import (
     prepare_tree,
     source_record,
 )
-from qola.fetch.digest import tree_digest
-from qola.fetch.fetched import FETCHED, record_digest
+from qola.fetch.fetched import FETCHED, record_digest, tree_digest
 from qola.fetch.git import TREES
 from qola.fetch.pins import RECORD, patch_files, pin_patches
 from qola.fetch.wheel import unpack

@@ -20,7 +20,7 @@ from qola.checkout.source import GitSource, Source, WheelSource
 from qola.common.packages import find_sources
 from qola.common.ruleset import ruleset_root
 from qola.common.version import __version__
-from qola.fetch.digest import tree_digest
+from qola.fetch.fetched import tree_digest
 from qola.fetch.pins import patch_files, pin_patches
 from qola.plan.triton_kernels import triton_files
 from qola_base.cache import cache_directory, distrust

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qola.fetch.digest import tree_digest
+from qola.fetch.fetched import tree_digest
 from qola_base.errors import AiterError
 from qola_base.files import sha256_of_text
 from tests.support.folders import write

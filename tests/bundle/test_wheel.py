@@ -19,8 +19,7 @@ from wheel.wheelfile import WheelFile
 from qola.bundle.__main__ import main
 from qola.bundle.elf_versions import ElfNeeds, highest, read_needs
 from qola.bundle.platform_policy import check_platform
-from qola.bundle.python_wheel import write_wheel
-from qola.bundle.torch_wheel import TorchWheel, write_torch_wheel
+from qola.bundle.python_wheel import TorchWheel, write_torch_wheel, write_wheel
 from qola.triton.library import Built, pack_built
 from qola_base.errors import BundleError
 from tests.support.folders import write

@@ -7,15 +7,15 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from qola.common.layout import RECORD
 from tests.fuzz.fuzzing import fuzz
-from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, make_user
+from tests.prebuilt.users import LIBRARY_FILE, SIGNED, User, user
 from tests.support.folders import read
+
+__all__ = ["user"]
 
 FILES = ("open", "os.", "shutil.", "tempfile.", "fcntl.")
 """Prefixes of Python audit events that precede a change of files."""
@@ -66,15 +66,6 @@ def kill_at_random_steps(
         check()
 
     fuzz(lambda rng: rng.randint(1, total), take, ())
-
-
-@pytest.fixture
-def user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[User]:
-    """A user whose bundle is published and signed by key k."""
-    with make_user(tmp_path, monkeypatch, capsys) as published_user:
-        yield published_user
 
 
 def installed_size(files: dict[str, bytes]) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -108,11 +108,11 @@ class User:
         ).written
 
 
-@contextmanager
-def make_user(
+@pytest.fixture
+def user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[User]:
-    """Make a user whose bundle is published and signed by key k."""
+    """A user whose bundle is published and signed by key k."""
     # Shorten the pauses between attempts, which other tests measure.
     monkeypatch.setattr(options, "Transport", partial(Transport, retry=RETRY))
     monkeypatch.setattr("qola.prebuilt.key.ruleset_digest", lambda root: "0" * 64)
