@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.servers.http_files import Files, serving
-from tests.setup.machines import PACKAGES, ROOT, SNAPSHOT, Machine, lock, replace
+from tests.setup.machines import PACKAGES, SNAPSHOT, Machine, copy_bazelw, lock, replace
 
 
 @pytest.fixture
@@ -23,10 +22,8 @@ def server() -> Iterator[Files]:
 def machine(server: Files, tmp_path: Path) -> Machine:
     """A machine whose snapshot archive is the server's /snapshot, without apt sources."""
     instance = Machine(tmp_path, server, "/usr/bin:/bin:/usr/sbin:/sbin", {})
+    copy_bazelw(instance.workspace)
     (instance.workspace / "third_party/debian").mkdir(parents=True)
-    for name in ("bazelw", ".bazelversion"):
-        shutil.copy(ROOT / name, instance.workspace)
-    shutil.copytree(ROOT / "tools/setup", instance.workspace / "tools/setup")
     replace(instance.workspace / "tools/setup/packages.sh", SNAPSHOT, f"{server.url}/snapshot")
     (instance.workspace / "third_party/debian/packages.lock").write_text(lock(PACKAGES))
     none = tmp_path / "none"

@@ -7,6 +7,7 @@ URI/pool/...
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from contextlib import suppress
@@ -44,6 +45,24 @@ def mirror(base: str, *names: str, release: bytes = DEBIAN) -> dict[str, bytes]:
     """Return the files of a mirror below a path: an archive with some of the packages."""
     content = {f"/{base}/dists/forky/InRelease": release}
     return content | {f"/{base}/{path(name)}": PACKAGES[name] for name in names}
+
+
+def copy_bazelw(root: Path) -> Path:
+    """Copy bazelw and its own files into a new directory, and return it."""
+    root.mkdir()
+    for name in ("bazelw", ".bazelversion"):
+        shutil.copy(ROOT / name, root)
+    shutil.copytree(ROOT / "tools/setup", root / "tools/setup")
+    return root
+
+
+def with_functions(workspace: Path, text: str) -> list[str]:
+    """Return a command that runs shell text with the functions of bazelw and manage.sh."""
+    script = (workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
+    functions = workspace / "functions.sh"
+    functions.write_text(script)
+    start = f'source "{functions}"; settings; source "$SETUP/manage.sh"; REPORT=()'
+    return ["bash", "-c", f"{start}; {text}"]
 
 
 @dataclass
@@ -86,10 +105,7 @@ class Machine:
             process.communicate()
 
     def _start(self, text: str) -> subprocess.Popen[str]:
-        script = (self.workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
-        (self.workspace / "functions.sh").write_text(script)
         (self.directory / "debs").mkdir(exist_ok=True)
-        start = f'source "{self.workspace}/functions.sh"; settings; source "$SETUP/manage.sh"; '
         environment = {
             "HOME": str(self.directory),
             "PATH": self.programs,
@@ -98,7 +114,7 @@ class Machine:
             **self.variables,
         }
         return subprocess.Popen(
-            ["bash", "-c", f"{start}REPORT=(); {text}"],
+            with_functions(self.workspace, text),
             env=environment,
             cwd=self.directory / "debs",
             stdout=subprocess.PIPE,

@@ -21,11 +21,10 @@ from qola_base.cache import cache_directory
 from tests.servers.deb_files import deb
 from tests.servers.http_files import Files, serving
 from tests.setup.cache_rule import cache_rule, give_away
+from tests.setup.machines import EXIT_ENVIRONMENT, ROOT, copy_bazelw, with_functions
 from tests.support.folders import read, write
 from tests.support.waiting import wait_for
 
-ROOT = Path(__file__).absolute().parents[2]
-EXIT_ENVIRONMENT = 36
 LLVM = (ROOT / "third_party/rocm/llvm_major").read_text().strip()
 LOGIN_HOME = pwd.getpwuid(os.getuid()).pw_dir
 # A sandbox has no writable home directory, and bazelw would pass --output_user_root to Bazel.
@@ -41,11 +40,7 @@ needs_dpkg = pytest.mark.skipif(
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """A copy of the files that bazelw reads, in a directory with a space in its name."""
-    root = tmp_path / "a workspace"
-    (root / "third_party").mkdir(parents=True)
-    shutil.copy(ROOT / "bazelw", root)
-    shutil.copy(ROOT / ".bazelversion", root)
-    shutil.copytree(ROOT / "tools/setup", root / "tools/setup")
+    root = copy_bazelw(tmp_path / "a workspace")
     shutil.copytree(ROOT / "third_party/debian", root / "third_party/debian")
     return root
 
@@ -82,11 +77,7 @@ def function(workspace: Path, tmp_path: Path) -> Run:
     """Return a function that runs shell text with the functions of bazelw and manage.sh."""
 
     def run_text(text: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        script = (workspace / "bazelw").read_text().replace('\nmain "$@"\n', "\n")
-        functions = workspace / "functions.sh"
-        functions.write_text(script)
-        text = f'source "$1"; settings; source "$SETUP/manage.sh"; REPORT=(); {text}'
-        return run_at_login(["bash", "-c", text, "_", str(functions)], tmp_path, cwd)
+        return run_at_login(with_functions(workspace, text), tmp_path, cwd)
 
     return run_text
 
