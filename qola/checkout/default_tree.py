@@ -43,7 +43,7 @@ def tree_of(aiter: AiterSource, environ: Mapping[str, str]) -> Path:
         QolaError: the source cannot be fetched, a patch does not fit, or the cache is not private.
     """
     source = aiter.source
-    patches = patch_files(aiter.patches_dir) if aiter.patches_dir else ()
+    patches = patch_files(aiter.patches_dir)
     if isinstance(source, LocalSource) and not patches:
         return source.path
     if isinstance(source, WheelSource) and not patches:

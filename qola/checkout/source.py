@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from qola.aiter.tree import read_tree
 from qola.checkout.request import AiterOptions, AiterRequest, aiter_request, default_aiter_root
@@ -39,6 +40,10 @@ from qola_base.system_errors import disk_error
 
 
 class _Source:
+    """Where AITER comes from: `kind` is the end of its tag's name, and its name in records."""
+
+    kind: ClassVar[str]
+
     def to_json(self) -> dict[str, str]:
         """Return the form in tags, AITER.json and keys of prebuilt bundles."""
         return {name: str(value) for name, value in sorted(vars(self).items())}
@@ -48,6 +53,7 @@ class _Source:
 class WheelSource(_Source):
     """AITER's wheel: exact version, and sha256 of the file (64 hexadecimal digits)."""
 
+    kind = "wheel"
     version: str
     sha256: str
     package: str = "amd-aiter"
@@ -60,6 +66,7 @@ class WheelSource(_Source):
 class GitSource(_Source):
     """A commit (40 hexadecimal digits) of a repository, with its submodules."""
 
+    kind = "git"
     remote: str
     commit: str
 
@@ -71,6 +78,7 @@ class GitSource(_Source):
 class LocalSource(_Source):
     """A tree on this machine: a checkout with its submodules, or an unpacked wheel."""
 
+    kind = "local"
     path: Path
 
     def __str__(self) -> str:
@@ -97,8 +105,7 @@ class AiterSource:
         attributes = self.source.to_json()
         if self.patches_dir is not None:
             attributes["patches_dir"] = str(self.patches_dir)
-        tags = {WheelSource: "aiter_wheel", GitSource: "aiter_git", LocalSource: "aiter_local"}
-        return starlark.rule(f"qola.{tags[type(self.source)]}", **attributes)
+        return starlark.rule(f"qola.aiter_{self.source.kind}", **attributes)
 
     def describe(self) -> str:
         """Return a short description for messages."""
@@ -135,9 +142,8 @@ def use_as_is(root: Path) -> AiterSource:
 
 def checkout(request: AiterRequest, root: Path) -> Path:
     """Prepare the patched tree of a request in a directory, instead of the request's root."""
-    patches = patch_files(request.patches_dir) if request.patches_dir else ()
-    source = pinned_source(request)
-    return prepare_tree(source, root, patches, replace_existing=True)
+    patches = patch_files(request.patches_dir)
+    return prepare_tree(pinned_source(request), root, patches, replace_existing=True)
 
 
 def choose(request: AiterRequest) -> AiterSource:
@@ -169,7 +175,7 @@ def choose(request: AiterRequest) -> AiterSource:
     source = use_as_is(root)
     if not prepared:
         return AiterSource(source.source, request.patches_dir)
-    pins = pin_patches(patch_files(request.patches_dir)) if request.patches_dir else ()
+    pins = pin_patches(patch_files(request.patches_dir))
     applied = recorded_patches(root)
     if applied != pins:
         option = f" --patches-dir {request.patches_dir}" if request.patches_dir else ""
@@ -215,9 +221,8 @@ def source_record(source: Source, patches: Sequence[PatchPin]) -> TreeRecord:
     if isinstance(source, LocalSource):
         known = _read_record(source.path)
         pins = [*known.get("patches", ()), *pins]
-        return {**known, "kind": "local", "patches": pins}
-    kind = "wheel" if isinstance(source, WheelSource) else "git"
-    return {**source.to_json(), "kind": kind, "patches": pins}
+        return {**known, "kind": source.kind, "patches": pins}
+    return {**source.to_json(), "kind": source.kind, "patches": pins}
 
 
 def prepare_tree(

@@ -285,7 +285,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="qola.fetch.git", description=__doc__)
     parser.add_argument("--remote", required=True, help="URL or path that git can fetch from")
     parser.add_argument("--commit", required=True, help="full commit id")
-    parser.add_argument("--place", required=True, help="where the pin stands, for messages")
+    parser.add_argument("--place", required=True, help="location of the pin, for errors")
     parser.add_argument("--output", required=True, type=Path, help="empty directory")
     args = parser.parse_args(argv)
     return run_main(lambda: fetch_commit(args.remote, args.commit, args.output, args.place))

@@ -36,11 +36,13 @@ class PatchPin:
         return {"name": self.name, "sha256": self.sha256}
 
 
-def patch_files(directory: Path, *, place: str = "") -> tuple[Path, ...]:
-    """Return the *.patch and *.diff files of a directory, sorted by name.
+def patch_files(directory: Path | None, *, place: str = "") -> tuple[Path, ...]:
+    """Return the *.patch and *.diff files of a directory, sorted by name; () without a directory.
 
     Raises AiterError if there is none; `place` is that of the directory's name in its message.
     """
+    if directory is None:
+        return ()
     found = f"{directory}: no such directory"
     if os.path.isdir(directory):  # pathlib raises for an overlong name
         files = [path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file()]

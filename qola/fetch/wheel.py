@@ -26,7 +26,7 @@ _REMOTE = "https://github.com/ROCm/aiter"
 def read_pin(ruleset: Path) -> tuple[dict[str, str], str]:
     """Return qola's pinned wheel (package, sha256, version), and the commit of its sources.
 
-    The commit does not identify the wheel: it is a substitute if the wheel is removed.
+    If the index no longer has the wheel, build from this commit instead; the bytes can differ.
     """
     text = (ruleset / "third_party/aiter/wheel.json").read_text(encoding="utf-8")
     pin: dict[str, str] = json.loads(text)
@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--package", required=True, help="name on the package index")
     parser.add_argument("--version", required=True, help="exact version")
     parser.add_argument("--sha256", required=True, help="digest of the wheel")
-    parser.add_argument("--place", required=True, help="where the pin stands, for messages")
+    parser.add_argument("--place", required=True, help="location of the pin, for errors")
     parser.add_argument("--output", required=True, type=Path, help="file to write")
     args = parser.parse_args(argv)
     return run_main(lambda: _fetch(args))

@@ -230,7 +230,7 @@ def make_key(chosen: ResolvedBuild, rocm: Mapping[str, str], bazel_args: Sequenc
     manifest, aiter = chosen.manifest, chosen.aiter
     mode = chosen.spec.mode
     modes = {module.name: manifest.module_mode(module, mode) for module in chosen.modules}
-    patches = pin_patches(patch_files(aiter.patches_dir)) if aiter.patches_dir else ()
+    patches = pin_patches(patch_files(aiter.patches_dir))
     triton = None
     if chosen.triton:
         texts = triton_files(manifest, chosen.file)
@@ -252,10 +252,10 @@ def make_key(chosen: ResolvedBuild, rocm: Mapping[str, str], bazel_args: Sequenc
 def source_identity(source: Source) -> dict[str, str]:
     """Identify an AITER independent of its origin: a commit has no remote here."""
     if isinstance(source, WheelSource):
-        return {"kind": "wheel", **source.to_json()}
+        return {"kind": source.kind, **source.to_json()}
     if isinstance(source, GitSource):
-        return {"kind": "git", "commit": source.commit}
-    return {"kind": "local", "sha256": tree_digest(source.path)}
+        return {"kind": source.kind, "commit": source.commit}
+    return {"kind": source.kind, "sha256": tree_digest(source.path)}
 
 
 def rocm_identity(
