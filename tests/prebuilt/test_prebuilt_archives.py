@@ -34,7 +34,6 @@ BAD = {
     "a FIFO": entry("a", kind=b"6") + END,
     "a sparse file": entry("a", kind=b"S") + END,
     "a kind of nobody's": entry("a", kind=b"Z") + END,
-    "a part of a file": entry("a", kind=b"M") + END,
     "a negative size": entry("a", size=b"\xff" * 12) + END,
     "a size of all disks": entry("a", size=b"\x80" + b"\x7f" * 11) + END,
     "a size in words": entry("a", size=b"many".ljust(12, b"\0")) + END,
@@ -42,7 +41,6 @@ BAD = {
     "a file called as a directory": entry("a") + entry("a/b") + END,
     "a directory called as a file": entry("a/b") + entry("a") + END,
     "the same in other words": entry("lib/a") + entry("lib//./a") + END,
-    "no name": entry("") + END,
     "the top as a file": entry("./.", b"x") + END,
     "a file that ends like a directory": pax(("path", "lib/")) + entry("a", b"x") + END,
     "another encoding": entry(b"lib/\xff.so") + END,
@@ -50,9 +48,7 @@ BAD = {
     "another encoding, as pax says": pax(("hdrcharset", "BINARY"), ("path", b"\xff"))
     + entry("a")
     + END,
-    "half a character": pax(("path", b"lib/\xed\xa0\x80")) + entry("a") + END,
     "escapes": entry("lib/\x1b[2J") + END,
-    "a line feed": entry("lib/a\nb") + END,
     "from right to left": entry("lib/a\u202eos.") + END,
     "a path from the top": pax(("path", "/etc/passwd")) + entry("a") + END,
     "a path with backslashes": entry("a\\b") + END,
@@ -75,11 +71,9 @@ BAD = {
     "a pax header too short": entry("x", b"5 path=a\n", kind=b"x") + entry("a") + END,
     "a pax header of digits": entry("x", b"9" * 5000 + b" a=b\n", kind=b"x") + entry("a") + END,
     "headers in headers": pax(("comment", "x")) * 2_000 + entry("a") + END,
-    "long names in long names": entry("L", b"\0", kind=b"L") * 2_000 + entry("a") + END,
     "directories without end": entry("a/", kind=b"5") * 30_000 + END,
     "zeros without end": FILE + bytes(300 << 20),
     "a large pax header": pax(("comment", b"x" * (60 << 20))) + entry("a") + END,
-    "many records": entry("x", b"6 a=b\n" * (10 << 20), kind=b"x") + entry("a") + END,
     "a large name": entry("L", b"x" * (60 << 20), kind=b"L") + entry("a") + END,
     "a large link": entry("K", b"x" * (60 << 20), kind=b"K") + entry("a") + END,
 }

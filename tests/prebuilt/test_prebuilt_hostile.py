@@ -134,17 +134,12 @@ def nest_inputs(depth: int) -> Callable[[bytes], bytes]:
 
 
 RECORDS: dict[str, Callable[[bytes], bytes]] = {
-    "nothing": lambda _: b"",
     "an error page": lambda _: b"<html>",
     "nothing in it": lambda _: b"{}",
-    "an empty list": lambda _: b"[]",
-    "two fields": lambda _: b'{"key": 1, "archive": {}}',
     "no text": lambda _: b"\xff",
     "lists in lists": lambda _: b"[" * 100_000,
     "a list": change_record(lambda content: [content]),
-    "no inputs": change_record(lambda content: content.update(inputs=None)),
     "inputs of pairs": change_record(lambda c: c.update(inputs=[[1, 2], ["a", 3]], digest="x")),
-    "half a character": change_record(lambda content: content["inputs"].update(x="\ud800")),
     "half a character in a name": change_record(
         lambda content: content["inputs"].update({"\udfff": 1})
     ),
@@ -159,17 +154,13 @@ RECORDS: dict[str, Callable[[bytes], bytes]] = {
     ),
     "a negative size": change_archive_field("size", -1),
     "a size that is true": change_archive_field("size", True),
-    "a size in words": change_archive_field("size", "12"),
-    "a size without end": change_archive_field("size", float("inf")),
     "a size that is none": change_archive_field("unpacked_size", float("nan")),
     "a size of digits": lambda data: data.replace(b'"size": ', b'"size": ' + b"9" * 4400),
     "a size beyond all disks": change_archive_field("unpacked_size", 10**30),
     "a digest that is none": change_archive_field("sha256", "\x1b[2J" * 16),
     "a digest in a list": change_archive_field("tar_sha256", ["a" * 64]),
     "a serial that is none": change_record(lambda content: content.update(serial="9")),
-    "a negative serial": change_record(lambda content: content.update(serial=-1)),
-    "another encoding": lambda data: data.decode().encode("utf-16"),
-    **{f"a depth of {depth}": nest_inputs(depth) for depth in (300, 900, 980, 100_000)},
+    **{f"a depth of {depth}": nest_inputs(depth) for depth in (300, 980, 100_000)},
 }
 
 
@@ -202,10 +193,7 @@ CONTENTS: dict[str, str | bytes] = {
     "a library elsewhere": '{"modules": [{"name": "libmha_fwd", "library": "/etc/passwd"}]}',
     "too much": '{"modules": [], "x": "' + "x" * (5 << 20) + '"}',
     "escapes": '{"modules": [{"\x1b[2J": 1}]}',
-    **{
-        f"a depth of {n}": '{"modules": [], "x": ' + nested_lists(n) + "}"
-        for n in (900, 980, 100_000)
-    },
+    **{f"a depth of {n}": '{"modules": [], "x": ' + nested_lists(n) + "}" for n in (980, 100_000)},
 }
 
 
