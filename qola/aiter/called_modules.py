@@ -1,9 +1,13 @@
-"""The modules behind functions of AITER's Python, found by the names that its code mentions."""
+"""The modules behind functions of AITER's Python, and the names of their variants.
+
+Both are read from AITER's own code, which is never run.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from qola.aiter.tree import AiterTree
@@ -13,6 +17,11 @@ DECORATOR = "compile_ops"
 
 _TRITON = "triton"
 """Directory of kernels in Triton, which are not compiled into modules."""
+
+_NAME = "md_name"
+_TYPED = re.compile(r"_(fp|bf)\d+")
+_MAX_NAMES = 4096
+"""A function with more names is not read: its conditions are not independent branches."""
 
 
 def called_modules(tree: AiterTree, functions: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -74,7 +83,7 @@ def _mentioned(node: ast.stmt) -> set[str]:
 
 def _declared(node: ast.stmt, constants: dict[str, str]) -> str:
     """Return the module of a function that is declared with AITER's decorator, else ""."""
-    for call in declaring_calls(node):
+    for call in _declaring_calls(node):
         name = call.args[0]
         if isinstance(name, ast.Constant):
             return str(name.value)
@@ -82,8 +91,57 @@ def _declared(node: ast.stmt, constants: dict[str, str]) -> str:
     return ""
 
 
-def declaring_calls(node: ast.stmt) -> Iterator[ast.Call]:
+def _declaring_calls(node: ast.stmt) -> Iterator[ast.Call]:
     """Yield the calls of AITER's decorator on a function; the first argument is the module."""
     for call in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
         if isinstance(call, ast.Call) and ast.unparse(call.func) == DECORATOR and call.args:
             yield call
+
+
+def variant_names(tree: AiterTree) -> dict[str, tuple[str, ...]]:
+    """Return the sorted names by which AITER's Python imports variants of each module.
+
+    A function of AITER's Python builds the name from the arguments of a call, in branches: the
+    result has the names of all branches. A function whose names depend on more than its branches,
+    such as on the name of a type, has none. Names without a type are those of tensors that no
+    kernel serves.
+    """
+    found: dict[str, set[str]] = {}
+    for file in tree.python_files("ops/*.py"):
+        text = tree.text(file)
+        if _NAME in text and DECORATOR in text:
+            for module, names in _declared_variants(tree.syntax_tree(file)):
+                found.setdefault(module, set()).update(names)
+    typed = {m: {n for n in names if _TYPED.search(n)} for m, names in found.items()}
+    return {module: tuple(sorted(names)) for module, names in typed.items() if names}
+
+
+def _declared_variants(file: ast.Module) -> Iterator[tuple[str, set[str]]]:
+    """Yield each module that a file declares functions of, with the names of its variants."""
+    functions = {node.name: node for node in file.body if isinstance(node, ast.FunctionDef)}
+    for function in functions.values():
+        for call in _declaring_calls(function):
+            keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+            generator = functions.get(keywords.get("gen_func", ""))
+            if generator and isinstance(call.args[0], ast.Constant):
+                yield str(call.args[0].value), _names_after(generator.body, {""}) - {""}
+
+
+def _names_after(statements: Sequence[ast.stmt], before: set[str]) -> set[str]:
+    """Return the names after some statements, from the names before them."""
+    names = before
+    for statement in statements:
+        if isinstance(statement, ast.If):
+            names = _names_after(statement.body, names) | _names_after(statement.orelse, names)
+        elif isinstance(statement, ast.Assign | ast.AugAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if [ast.unparse(target) for target in targets] != [_NAME]:
+                continue
+            if not isinstance(statement.value, ast.Constant):
+                return set()
+            word = str(statement.value.value)
+            new = isinstance(statement, ast.Assign)
+            names = {word} if new else {f"{name}{word}" for name in names}
+        if len(names) > _MAX_NAMES:
+            return set()
+    return names

@@ -22,7 +22,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from qola.aiter.core_file import ck_directory, core_defines
+from qola.aiter.core_file import (
+    CONFIGS,
+    MergedTable,
+    TuningTables,
+    ck_directory,
+    core_defines,
+    tuning_tables,
+)
 from qola.aiter.expressions import ARCH_TOKEN, Names, parse
 from qola.aiter.module_config import (
     CK_MACRO,
@@ -34,7 +41,6 @@ from qola.aiter.module_config import (
     ModuleReader,
     expression,
 )
-from qola.aiter.tuning_tables import CONFIGS, MergedTable, TuningTables, tuning_tables
 from qola_base.errors import AiterError, Finding, unseen
 from qola_base.files import UnfitFileError, bounded_bytes, lossy_text
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qola.aiter.called_modules import called_modules
+from qola.aiter.called_modules import called_modules, variant_names
 from qola.aiter.tree import read_tree
-from qola.aiter.variant_names import variant_names
 from qola.checkout.default_tree import find_tree
 from qola.cli import laboratory
 from qola.cli.commands import PLANNING, add_command

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
+from qola.aiter.core_file import MergedTable, tuning_tables
 from qola.aiter.tree import read_tree
-from qola.aiter.tuning_tables import MergedTable, tuning_tables
 from qola.codegen.asm.merged_tables import merge_tables
 from qola_base.errors import CodegenError
 

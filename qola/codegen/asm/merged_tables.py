@@ -1,6 +1,6 @@
 """Merges tuning tables as AITER's `update_config_files` does when AITER runs.
 
-AITER does this with pandas, and differently over time (`qola.aiter.tuning_tables`). Its sort is
+AITER does this with pandas, and differently over time (`qola.aiter.core_file`). Its sort is
 not stable: of rows of one problem with equal times, it keeps any. Here the first one wins, in the
 order of the tables, of which AITER reads those of model_configs/ in the order of the file system.
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qola.aiter.tuning_tables import MergedTable, MergeRule
+from qola.aiter.core_file import MergedTable, MergeRule
 from qola.common.extras import needs
 from qola_base.errors import CodegenError, Finding
 

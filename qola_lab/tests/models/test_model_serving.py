@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from qola.aiter.called_modules import variant_names
 from qola.aiter.tree import read_tree
-from qola.aiter.variant_names import variant_names
 from qola.cli import command_line as cli
 from qola.manifest.load import load, loads
 from qola.manifest.types import PrebuiltSpec
