@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from qola.plan.model import KernelInstance, Plan, PlannedModule
+from qola.plan.model import KernelInstance, Plan
 from qola.report.data import (
     AssemblyKernel,
     Batch,
@@ -50,14 +50,24 @@ def make_report(
     batches: list[Batch] = []
     assembly: list[AssemblyKernel] = []
     for library in libraries:
-        planned = _planned(plan, library)
-        names = {unit_of(name): name for name in (*planned, *(compiled or ()))}
-        for name, unit in sorted(
-            (names.get(key, key), unit) for key, unit in library.units.items()
-        ):
+        instances = _instances_by_batch(plan, library)
+        names = {unit_of(name): name for name in (*instances, *(compiled or ()))}
+        units = {names.get(unit, unit): code for unit, code in library.units.items()}
+        for name, unit in sorted(units.items()):
             made = None if compiled is None else compiled.get(name, Compile(None, KEPT))
-            members = planned.get(name, [])
-            batch = _batch(name, unit, library, members, plan is not None, made)
+            members = instances.get(name, [])
+            batch = Batch(
+                name=name,
+                library=library.file,
+                direction=members[0].direction if members else "",
+                role=members[0].role if members else "",
+                archs=tuple(code.arch for code in unit),
+                instances=None if plan is None else len(members),
+                kernels=sum(len(code.kernels) for code in unit),
+                bytes=sum(code.size for code in unit),
+                seconds=made.seconds if made else None,
+                source=made.source if made else "",
+            )
             batches.append(batch)
             kernels += _kernels(batch, unit, members)
         assembly += _assembly(library, plan)
@@ -81,12 +91,18 @@ def make_report(
     )
 
 
-def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstance]]:
-    """Return the kernel instances of a library by batch; {} without a plan."""
+def _instances_by_batch(plan: Plan | None, library: Library) -> dict[str, list[KernelInstance]]:
+    """Return the kernel instances of a library by batch, in its order; {} without a plan."""
     if plan is None:
         return {}
+    found: dict[str, list[KernelInstance]] = {}
     module = next((m for m in plan.modules if m.library == library.file), None)
-    found = dict(_members(plan, module)) if module else {}
+    if module:
+        planned = zip(plan.compiled_as(module), plan.kernels_of(module), strict=True)
+        found = {kernel.name: [kernel] for name, kernel in planned if name == kernel.name}
+        for unit in plan.units_of(module):
+            for batch in unit.batches:
+                found[batch.name] = [plan.kernels[index] for index in batch.kernels]
     units = {unit_of(name) for name in found}
     if strange := [unit for unit in library.units if unit not in units]:
         wrong = f"device code of a source with the id {strange[0]}"
@@ -97,38 +113,6 @@ def _planned(plan: Plan | None, library: Library) -> dict[str, list[KernelInstan
         fix = "build it anew, or name its own manifest: qola report LIBRARY -m MANIFEST"
         raise ReportError(Finding(library.file, wrong, expected, fix))
     return found
-
-
-def _members(plan: Plan, module: PlannedModule) -> Iterator[tuple[str, list[KernelInstance]]]:
-    batches = [batch for unit in plan.units_of(module) for batch in unit.batches]
-    batched = {index for batch in batches for index in batch.kernels}
-    for batch in batches:
-        yield batch.name, [plan.kernels[index] for index in batch.kernels]
-    for index in module.kernels:
-        if index not in batched:
-            yield plan.kernels[index].name, [plan.kernels[index]]
-
-
-def _batch(
-    name: str,
-    unit: Sequence[CodeObject],
-    library: Library,
-    members: Sequence[KernelInstance],
-    planned: bool,
-    made: Compile | None,
-) -> Batch:
-    return Batch(
-        name,
-        library.file,
-        members[0].direction if members else "",
-        members[0].role if members else "",
-        tuple(code.arch for code in unit),
-        len(members) if planned else None,
-        sum(len(code.kernels) for code in unit),
-        sum(code.size for code in unit),
-        made.seconds if made else None,
-        made.source if made else "",
-    )
 
 
 def _kernels(

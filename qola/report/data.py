@@ -1,15 +1,16 @@
-"""The data of a report and its JSON (docs/guide/report.md)."""
+"""The data of a report, its JSON, and the comparison of two (docs/guide/report.md)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qola.common.version import __version__
 from qola_base.errors import Finding, QolaError
-from qola_base.json_types import WrongValueError, parse_json, reader
+from qola_base.json_types import JsonObject, WrongValueError, parse_json, reader
 
 SCHEMA = 2
 """Version of the JSON, increased with each incompatible change."""
@@ -183,7 +184,7 @@ class Report:
         """
         try:
             data = parse_json(text)
-            # Before its fields: another schema has others.
+            # Check the schema first; otherwise the error would be about a missing field.
             if type(data) is dict and data.get("schema", SCHEMA) != SCHEMA:
                 raise WrongValueError(f"schema {data['schema']!r:.80}; this qola reads {SCHEMA}")
             found: Report = reader(Report)(data)
@@ -202,3 +203,51 @@ def _lines(value: Any) -> str:
     if isinstance(value, (list, tuple)) and value:
         return "[\n    " + ",\n    ".join(map(dump, value)) + "\n  ]"
     return dump(value)
+
+
+#: Fields to compare of a kernel in both builds.
+_COMPARED = (
+    *("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills"),
+    *("scratch", "lds", "workgroup", "waves", "code_bytes"),
+)
+
+_Key = tuple[str, str, int]
+
+
+def compare_reports(before: Report, after: Report) -> JsonObject:
+    """Return the JSON of the changes from one report to another.
+
+    Kernels are matched by kernel instance and arch, or by symbol and arch if a report does not know
+    kernel instances.
+    """
+    named = all(kernel.name for kernel in (*before.kernels, *after.kernels))
+    old, new = _by_key(before.kernels, named), _by_key(after.kernels, named)
+    changes: list[JsonObject] = []
+    for (name, arch, number), kernel in new.items():
+        if earlier := old.get((name, arch, number)):
+            for field in _COMPARED:
+                was, now = getattr(earlier, field), getattr(kernel, field)
+                if was != now:
+                    change = {"name": name, "arch": arch, "what": field}
+                    changes.append({**change, "before": was, "after": now})
+    return {
+        "name": before.name,
+        "added": _names(new.keys() - old.keys()),
+        "removed": _names(old.keys() - new.keys()),
+        "changes": changes,
+    }
+
+
+def _by_key(kernels: Iterable[Kernel], named: bool) -> dict[_Key, Kernel]:
+    """Return kernels by name, arch, and index among equal ones."""
+    seen: Counter[tuple[str, str]] = Counter()
+    found: dict[_Key, Kernel] = {}
+    for kernel in kernels:
+        name = kernel.name if named else kernel.symbol
+        found[name, kernel.arch, seen[name, kernel.arch]] = kernel
+        seen[name, kernel.arch] += 1
+    return found
+
+
+def _names(keys: Iterable[_Key]) -> list[str]:
+    return sorted({f"{name}, {arch}" for name, arch, _ in keys})

@@ -11,6 +11,7 @@ from typing import Any
 from qola.report.data import Batch, Kernel, LeftOut, Report
 from qola.report.markup import (
     Cell,
+    Columns,
     Section,
     bytes_cell,
     cell_of,
@@ -114,10 +115,9 @@ _FIELDS: Mapping[str, tuple[str, Callable[[Any], Cell]]] = {
     "vgprs": ("# VGPRs", number_cell),
     "waves": ("# waves", number_cell),
 }
-_Columns = dict[str, Callable[[Any], Cell]]
 
 
-def _columns(*fields: str) -> _Columns:
+def _columns(*fields: str) -> Columns:
     named = {field: _FIELDS.get(field, (field, text_cell)) for field in fields}
     return {heading: cell_of(field, cell) for field, (heading, cell) in named.items()}
 
@@ -138,7 +138,7 @@ def parts_table(report: Report) -> str:
     """Return the bytes of each library by purpose."""
     several = len(report.libraries) > 1
     parts = [(part, library) for library in report.libraries for part in library.parts]
-    columns: _Columns = {
+    columns: Columns = {
         "part": lambda row: text_cell(row[0].what),
         "# bytes": lambda row: bytes_cell(row[0].bytes),
         "# share": lambda row: share_cell(row[0].bytes / (row[1].bytes or 1)),
@@ -191,9 +191,11 @@ def kernels_table(report: Report) -> str:
 
 def assembly_table(report: Report) -> str:
     """Return AITER's assembly kernels."""
-    columns = _columns("key", "arch", "bytes", "vgprs", "agprs", "sgprs")
-    columns["# LDS"] = lambda kernel: bytes_cell(kernel.lds)
-    columns |= _columns("waves", "limit", "library")
+    columns = {
+        **_columns("key", "arch", "bytes", "vgprs", "agprs", "sgprs"),
+        "# LDS": lambda kernel: bytes_cell(kernel.lds),
+        **_columns("waves", "limit", "library"),
+    }
     caption = "AITER's hand-written kernels that the libraries embed."
     wide = ("code object",)
     return table_html("assembly-table", caption, report.assembly, columns, wide=wide, filtered=True)

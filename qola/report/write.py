@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from qola.plan.model import Plan
 from qola.report.assemble import make_report
-from qola.report.compare import compare_reports
-from qola.report.data import LeftOut, Report, ReportError
+from qola.report.data import LeftOut, Report, ReportError, compare_reports
 from qola.report.execution_log import BuildLog, read_spawns, summarize_log, timestamp
 from qola.report.library import read_library
 from qola.report.page import render
@@ -126,7 +124,7 @@ def write_report(
         date=(build.start if build else "") or date,
         command=command,
     )
-    more = {"comparison": asdict(compare_reports(before, report))} if before else {}
+    more = {"comparison": compare_reports(before, report)} if before else {}
     write_if_changed(output, render(report))
     write_if_changed(output.with_suffix(".json"), report.to_json(**more))
     return report
