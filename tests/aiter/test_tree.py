@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from qola.aiter.core_file import core_defines
-from qola.aiter.tree import ARCH_TOKEN, TREE_TOKEN, AiterTree, configs, read_tree
+from qola.aiter.tree import (
+    ARCH_TOKEN,
+    CONFIG_FILE,
+    TREE_TOKEN,
+    AiterTree,
+    configs,
+    read_tree,
+)
 from qola_base.errors import AiterError
 from tests.support.folders import write
 
@@ -108,7 +115,7 @@ def test_every_module_of_the_wheel_is_read(aiter_tree: Path) -> None:
 
 def test_sources_generation(tmp_path: Path) -> None:
     """Prevents: qola reads trees around d32b0cb, whose entry points are sources, as a wheel."""
-    tree = read_tree(make_tree(tmp_path, fwd_entry(is_experimental="False")))
+    tree = read_tree(make_tree(tmp_path, fwd_entry(is_experimental="False", md_name="'mha_fwd_2'")))
     assert (tree.generation, tree.meta_dir, tree.version) == ("cpp_itfs", "", "")
     module = tree.module("libmha_fwd")
     assert module.srcs == (
@@ -117,6 +124,7 @@ def test_sources_generation(tmp_path: Path) -> None:
         "csrc/cpp_itfs/mha_fwd_batch_prefill.cu",
     )
     assert module.flags_hip[1] == "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=2"
+    assert module.md_name == "mha_fwd_2"
     assert [g.script for g in module.generators] == 3 * [GENERATE]
 
 
@@ -230,13 +238,29 @@ def test_all_errors_of_an_entry_are_reported(tmp_path: Path) -> None:
         assert expected in text
 
 
-@pytest.mark.parametrize("name", ["../x", "a; }; { global: *", "x/y", "a b", "é", "x" * 201])
-def test_names_of_libraries(tmp_path: Path, name: str) -> None:
-    """Prevents: a tree's module that is written elsewhere, or adds to a linker script."""
-    tree = read_tree(make_tree(tmp_path, fwd_entry(md_name=repr(name))))
-    assert "libmha_fwd.md_name" in failing(tree)
-    tree = read_tree(make_tree(tmp_path / "other", fwd_entry(md_name="'mha_fwd_2'")))
-    assert tree.module("libmha_fwd").md_name == "mha_fwd_2"
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        # A library that is written elsewhere, or adds to a linker script.
+        *(
+            ("md_name", name, r"libmha_fwd\.md_name")
+            for name in ("../x", "x/y", "a b", "é", "x" * 201)
+        ),
+        ("md_name", "a; }; { global: *", r"libmha_fwd\.md_name"),
+        # A flag that breaks a line of the lazy library's index or of a BUILD file.
+        ("flags_extra_hip", ("'a\\nb'",), r"flags_extra_hip(.|\n)*the character U\+"),
+        ("flags_extra_hip", ("'\\x1b[2J'",), r"the character U\+001B"),
+        ("flags_extra_hip", ("'\\ud800'",), r"the character U\+D800"),
+        ("flags_extra_hip", ("'a\\u202eb'.split('a')[1]",), r"the character U\+202E"),
+    ],
+)
+def test_values_that_would_leave_their_place(
+    tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    """Prevents: a value of a tree that writes elsewhere, or into another file's next line."""
+    tree = read_tree(make_tree(tmp_path, fwd_entry()))
+    with pytest.raises(AiterError, match=message):
+        tree.module("libmha_fwd", overrides=[(key, value)])
 
 
 @pytest.mark.parametrize(
@@ -251,8 +275,12 @@ def test_names_of_libraries(tmp_path: Path, name: str) -> None:
 def test_version_of_a_tree(tmp_path: Path, line: str, version: str) -> None:
     """Prevents: a tree's version that adds lines to a manifest, or writes to a terminal."""
     root = make_tree(tmp_path, fwd_entry())
-    (root / "aiter/_version.py").write_text(f"{line}\n")
+    file = root / "aiter/_version.py"
+    file.write_text(f"{line}\n")
     assert read_tree(root).version == version
+    file.unlink()
+    os.mkfifo(file)
+    assert read_tree(root).version == "", "neither blocked nor read"
 
 
 @pytest.mark.parametrize(
@@ -268,29 +296,6 @@ def test_paths_of_an_entry_are_inside_the_tree(tmp_path: Path, path: str) -> Non
     for key in ("extra_include", "srcs", "blob_gen_cmd"):
         with pytest.raises(AiterError, match=f"{key}(.|\n)*is not in the tree"):
             tree.module("libmha_fwd", overrides=[(key, (path,))])
-
-
-@pytest.mark.parametrize(
-    "text", ["'a\\nb'", "'\\x1b[2J'", "'\\ud800'", "'a\\u202eb'.split('a')[1]"]
-)
-def test_values_have_no_control_characters(tmp_path: Path, text: str) -> None:
-    """Prevents: a flag breaks a line of the lazy library's index or of a BUILD file."""
-    tree = read_tree(make_tree(tmp_path, fwd_entry(flags_extra_hip=[text])))
-    with pytest.raises(AiterError, match=r"flags_extra_hip(.|\n)*the character U\+"):
-        tree.module("libmha_fwd")
-
-
-@pytest.mark.parametrize("file", ["aiter/jit/optCompilerConfig.json", "aiter/_version.py"])
-def test_files_of_a_tree_are_regular(tmp_path: Path, file: str) -> None:
-    """Prevents: a plan blocks on a FIFO or reads a device."""
-    root = make_tree(tmp_path, fwd_entry())
-    (root / file).unlink(missing_ok=True)
-    os.mkfifo(root / file)
-    if file.endswith(".json"):
-        with pytest.raises(AiterError, match="not a regular file"):
-            read_tree(root)
-    else:
-        assert read_tree(root).version == ""
 
 
 def test_names_of_tables_are_not_patterns(tmp_path: Path) -> None:
@@ -316,12 +321,6 @@ def test_unknown_module(tmp_path: Path) -> None:
     tree = read_tree(make_tree(tmp_path, fwd_entry()))
     with pytest.raises(AiterError, match=r"no module libmha_fvd(.|\n)*one of libmha_fwd"):
         tree.module("libmha_fvd")
-
-
-def test_not_an_aiter_tree(tmp_path: Path) -> None:
-    """Prevents: a wrong path causes an error later, in another step."""
-    with pytest.raises(AiterError, match=r"no aiter/jit/optCompilerConfig\.json"):
-        read_tree(tmp_path)
 
 
 def test_tree_without_composable_kernel(tmp_path: Path) -> None:
@@ -424,37 +423,36 @@ def test_modules_that_define_a_macro(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("file", "content", "message"),
     [
-        ("{", "not JSON"),
-        ("[]", "a list"),
-        ('{"a": 1}', "a JSON object of objects"),
+        (CONFIG_FILE, "", r"no aiter/jit/optCompilerConfig\.json"),
+        (CONFIG_FILE, "FIFO", "not a regular file"),
+        (CONFIG_FILE, "{", "not JSON"),
+        (CONFIG_FILE, "[]", "a list"),
+        (CONFIG_FILE, '{"a": 1}', "a JSON object of objects"),
         # No RecursionError, and no excessive memory.
-        *((text, "error: aiter/jit") for text in ("[" * 100_000, "{}" + " " * (5 << 20))),
-        *((text, "error: aiter/jit") for text in ('{"a": ' * 5000, "1" * 5000)),
+        (CONFIG_FILE, "[" * 100_000, "error: aiter/jit"),
+        (CONFIG_FILE, "{}" + " " * (5 << 20), "error: aiter/jit"),
+        (CONFIG_FILE, '{"a": ' * 5000, "error: aiter/jit"),
+        (CONFIG_FILE, "1" * 5000, "error: aiter/jit"),
+        (
+            CONFIG_FILE,
+            json.dumps({"libmha_fwd": fwd_entry(srcs=["f'{AITER_CSRC_DIR}/else.cu'"])}),
+            "wheels, around d32b0cb or 33f2e6af",
+        ),
+        ("aiter/jit/core.py", "# \xff\n", r"aiter/jit/core\.py(.|\n)*cannot be read: 'utf-8'"),
     ],
-    ids=range(7),
+    ids=range(11),
 )
-def test_broken_configuration(tmp_path: Path, text: str, message: str) -> None:
-    """Prevents: a traceback on a damaged configuration file."""
+def test_broken_trees(tmp_path: Path, file: str, content: str, message: str) -> None:
+    """Prevents: a traceback, a wait or a guess for a damaged or an unknown configuration."""
     root = make_tree(tmp_path, fwd_entry())
-    (root / "aiter/jit/optCompilerConfig.json").write_text(text)
+    (root / file).unlink()
+    if content == "FIFO":
+        os.mkfifo(root / file)
+    elif content:
+        (root / file).write_text(content, "latin-1")
     with pytest.raises(AiterError, match=message):
-        read_tree(root)
-
-
-def test_unknown_generation(tmp_path: Path) -> None:
-    """Prevents: qola guesses the meaning of an unknown configuration format."""
-    root = make_tree(tmp_path, fwd_entry(srcs=["f'{AITER_CSRC_DIR}/else.cu'"]))
-    with pytest.raises(AiterError, match="wheels, around d32b0cb or 33f2e6af"):
-        read_tree(root)
-
-
-def test_core_file_that_is_not_utf8(tmp_path: Path) -> None:
-    """Prevents: a damaged core.py causes a traceback, or its macros are left out."""
-    root = make_tree(tmp_path, fwd_entry())
-    (root / "aiter/jit/core.py").write_bytes(b"# \xff\n")
-    with pytest.raises(AiterError, match=r"aiter/jit/core\.py(.|\n)*cannot be read: 'utf-8'"):
         read_tree(root)
 
 
