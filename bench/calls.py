@@ -18,7 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class Caller:
     environ: Mapping[str, str]
 
     def call(
-        self, side: Side, entry: str, *, mask: str = _NO_MASK, calls: int = 0
+        self, side: Side, entry: str, *, mask: str = _NO_MASK, calls: int = 1
     ) -> dict[str, float]:
         """Load a library in a new process and call it; return its measurements.
 
@@ -57,18 +57,13 @@ class Caller:
         """
         direction = entry.removeprefix("mha_")
         (library,) = side.bundle.glob(f"lib/*libmha_{direction}.so")
-        command: list[str | Path] = [self.program, library, entry, "128", mask, str(max(calls, 1))]
+        command: list[str | Path] = [self.program, library, entry, "128", mask, str(calls)]
         environ = {**self.environ, **side.environ}
         run = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
         if run.returncode:
             raise BenchError(Finding(str(library), run.stderr, "a library that serves the problem"))
         found: dict[str, float] = json.loads(run.stdout)
         return found
-
-    def least(self, side: Side, entry: str, calls: int = 0) -> dict[str, float]:
-        """Return the least of each measurement of several processes."""
-        runs = [self.call(side, entry, calls=calls) for _ in range(_REPETITIONS)]
-        return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
 def compiler(sdk: Path) -> list[str]:
@@ -117,19 +112,9 @@ def packed(side: Side, work: Path) -> Side:
 Row = tuple[str, str, str, float]
 
 
-def seconds(value: float) -> str:
-    """Format a time."""
-    return quantity(value, "s")
-
-
-def kilobytes(value: float) -> str:
-    """Format a size."""
-    return quantity(value, "bytes")
-
-
-def row(name: str, ours: float, theirs: float, text: Callable[[float], str]) -> Row:
+def row(name: str, ours: float, theirs: float, unit: str = "s") -> Row:
     """Return a line of the table."""
-    return name, text(ours), text(theirs), theirs / ours
+    return name, quantity(ours, unit), quantity(theirs, unit), theirs / ours
 
 
 def first_calls(caller: Caller, sides: Mapping[str, Side]) -> list[Row]:
@@ -144,34 +129,18 @@ def first_calls(caller: Caller, sides: Mapping[str, Side]) -> list[Row]:
             caller.call(sides[side], entry, mask=mask)["first_call_seconds"]
             for side in ("ours", "theirs")
         )
-        rows.append(row(name, ours, theirs, seconds))
+        rows.append(row(name, ours, theirs))
         print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 
-def loads(caller: Caller, full: Side, cached: Side, pack: Side) -> list[Row]:
-    """Measure loading, and calls of compiled kernels."""
-    rows: list[Row] = []
-    for entry, of in (("mha_fwd", "forward"), ("mha_bwd", "backward")):
-        theirs = caller.least(full, entry, _CALLS)
-        lazy = caller.least(cached, entry, _CALLS)
-        from_pack = caller.least(pack, entry)
-        for name, ours, key in (
-            ("a call of loaded kernels", lazy, "call_seconds"),
-            ("first call, from the cache", lazy, "first_call_seconds"),
-            ("first call, from a pack", from_pack, "first_call_seconds"),
-            ("dlopen", lazy, "dlopen_seconds"),
-        ):
-            rows.append(row(f"{name}, {of}", ours[key], theirs[key], seconds))
-        memory = (lazy["resident_bytes"], theirs["resident_bytes"])
-        rows.append(row(f"resident after dlopen, {of}", *memory, kilobytes))
-    return rows
-
-
-def split_loads(caller: Caller, full: Side, split: Side) -> list[Row]:
-    """Measure split libraries with the pack next to them, against the full ones.
+def loads(caller: Caller, full: Side, other: Side, names: Mapping[str, str]) -> list[Row]:
+    """Measure loading, and calls of compiled kernels, against the full libraries.
 
     The bundles may be of one direction.
+
+    Args:
+        names: name of the row by measurement.
     """
     rows: list[Row] = []
     for entry, of in (("mha_fwd", "forward"), ("mha_bwd", "backward")):
@@ -179,20 +148,13 @@ def split_loads(caller: Caller, full: Side, split: Side) -> list[Row]:
             continue
         # In turns: the machine may be busy with something else for a while.
         runs = [
-            [caller.call(side, entry, calls=_CALLS) for side in (split, full)]
+            [caller.call(side, entry, calls=_CALLS) for side in (other, full)]
             for _ in range(_REPETITIONS)
         ]
-        ours, theirs = (
-            {key: min(run[at][key] for run in runs) for key in runs[0][0]} for at in (0, 1)
-        )
-        for name, key in (
-            ("a call of loaded kernels", "call_seconds"),
-            ("first call", "first_call_seconds"),
-            ("dlopen", "dlopen_seconds"),
-        ):
-            rows.append(row(f"split: {name}, {of}", ours[key], theirs[key], seconds))
-        memory = (ours["resident_bytes"], theirs["resident_bytes"])
-        rows.append(row(f"split: resident after dlopen, {of}", *memory, kilobytes))
+        for measured, name in names.items():
+            ours, theirs = (min(run[side][measured] for run in runs) for side in (0, 1))
+            unit = "bytes" if measured.endswith("bytes") else "s"
+            rows.append(row(f"{name}, {of}", ours, theirs, unit))
     return rows
 
 
@@ -237,8 +199,14 @@ def measure(args: argparse.Namespace) -> list[Row]:
         "PATH": os.environ["PATH"],
     }
     caller = Caller(program, device)
-    full = Side(args.full.resolve(), {})
-    rows = split_loads(caller, full, Side(args.split.resolve(), {}))
+    full, split = Side(args.full.resolve(), {}), Side(args.split.resolve(), {})
+    loaded = {
+        "call_seconds": "a call of loaded kernels",
+        "first_call_seconds": "first call",
+        "dlopen_seconds": "dlopen",
+        "resident_bytes": "resident after dlopen",
+    }
+    rows = loads(caller, full, split, {key: f"split: {name}" for key, name in loaded.items()})
     if args.lazy is None:
         return rows
     # Caches reject bundles that others may write to, or that contain links.
@@ -246,9 +214,13 @@ def measure(args: argparse.Namespace) -> list[Row]:
     (lazy / "bin/qola-kernels").chmod(0o755)
     shutil.rmtree(next((lazy / "share/qola").iterdir()) / "packs", ignore_errors=True)
     sides = compiles(work, lazy, sdk)
+    compiled = first_calls(caller, sides)
+    cached = loaded | {"first_call_seconds": "first call, from the cache"}
+    pack = packed(sides["ours"], work)
     return [
-        *first_calls(caller, sides),
-        *loads(caller, full, sides["ours"], packed(sides["ours"], work)),
+        *compiled,
+        *loads(caller, full, sides["ours"], cached),
+        *loads(caller, full, pack, {"first_call_seconds": "first call, from a pack"}),
         *rows,
     ]
 

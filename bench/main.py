@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import measure, ours, report, rows
+from bench import measure, ours, report
 from bench.processes import BenchError
 from bench.workload import ARCH, WORKLOADS
 from qola_base.errors import Finding, QolaError
@@ -27,7 +27,7 @@ in docs/internals/performance.md:
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = "\n".join(f"  {kind.name}" for kind in rows.KINDS)
+    names = "\n".join(f"  {kind.name}" for kind in report.KINDS)
     parser = argparse.ArgumentParser(
         prog="bench/run",
         description="Build the same kernels with the same compiler with AITER's own flags and "
@@ -38,7 +38,6 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
-    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument(
         "--from",
         type=Path,
@@ -49,9 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workload",
         choices=sorted(WORKLOADS),
-        default="default",
-        help="manifest in bench/workloads to build; families: as many kernels per family as "
-        "TransformerEngine has; quick: one small kernel, as a check",
+        default="families",
+        help="manifest in bench/workloads to build: families (default), as many kernels per family "
+        "as TransformerEngine has; modules, of AITER's Python; quick, one small kernel as a check",
     )
     parser.add_argument(
         "--only",
@@ -130,12 +129,12 @@ def _measure(
     workload = WORKLOADS[args.workload]
     if workload.modules:
         # CK's CMake files build no module of AITER's, and there is no further variant.
-        kinds = rows.kinds({module: module for module in workload.modules})
+        kinds = report.kinds({module: module for module in workload.modules})
         kinds = tuple(kind for kind in kinds if kind.ours != "change_seconds")
-        chosen = rows.choose(args.only, kinds, ["aiter"])
-        workload = workload.only(rows.parts(kind for kind, _ in chosen))
+        chosen = report.choose(args.only, kinds, ["aiter"])
+        workload = workload.only(report.parts(kind for kind, _ in chosen))
     else:
-        chosen = rows.choose(args.only)
+        chosen = report.choose(args.only)
     # Set by bench/python for this process only.
     own = ("PYTHONPATH", "QOLA_BENCH_PACKAGES")
     packages = Path(os.environ["QOLA_BENCH_PACKAGES"])
@@ -146,7 +145,7 @@ def _measure(
             work,
             packages,
             workload,
-            rows.steps(chosen),
+            report.steps(chosen),
             args.jobs,
             args.rounds,
             environ,
@@ -158,21 +157,19 @@ def _measure(
             # Report the measurements before the failure.
             failed = error
     found = bench.results
-    reported = report.report(
-        rows.rows(chosen, found.values),
-        found.values,
-        command=f"bench/run --workload {workload.name}",
-        workload={
+    reported = {
+        **report.figures(report.rows(chosen, found.values), found.values),
+        "command": f"bench/run --workload {workload.name}",
+        "workload": {
             "manifest": f"bench/workloads/{workload.name}.toml",
             "archs": [ARCH],
             "kernels": found.kernels,
-            "kernels_with_variant": found.more,
         },
-        machine=_machine(),
-        versions=found.versions,
-        jobs=args.jobs,
-        notes=[*found.notes, *(["Incomplete: failed or interrupted."] if failed else [])],
-    )
+        "machine": _machine(),
+        "versions": found.versions,
+        "jobs": args.jobs,
+        "notes": [*found.notes, *(["Incomplete: failed or interrupted."] if failed else [])],
+    }
     return reported, failed
 
 
@@ -215,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.json:
         args.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if found["rows"]:
-        print(report.markdown(found) if args.markdown else report.text(found))
+        print(report.markdown(found))
     if isinstance(failed, QolaError):
         print(failed, file=sys.stderr)
         return failed.exit_code

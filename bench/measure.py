@@ -12,14 +12,19 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bench import ours, processes
-from bench.aiter_ninja import AiterNinja
-from bench.ck_cmake import CkCmake
+from bench.compiles import (
+    Batches,
+    Compile,
+    ours_per_kernel,
+    run_host_passes,
+    sample,
+    theirs_per_kernel,
+)
 from bench.first_load import first_load
-from bench.ninja_build import NinjaBuild, run_host_passes
 from bench.ours import Ours, Repeated
 from bench.processes import Run
-from bench.rounds import Batches, Compile, ours_per_kernel, sample, theirs_per_kernel
-from bench.rows import CONTENDERS
+from bench.report import CONTENDERS
+from bench.rivals import AiterNinja, CkCmake, NinjaBuild
 from bench.setting import ROOT, Setting, TorchSetting, as_distributed, sdk_facts
 from bench.workload import Planned, Workload, plan
 from qola.aiter.tree import read_tree
@@ -42,12 +47,10 @@ class Measurements:
         values: values of each measurement by side and name, in the order of rounds or repetitions;
             the name ends with the unit, seconds or bytes.
         kernels: number of kernel instances by direction.
-        more: the same with the further variant.
     """
 
     values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     kernels: dict[str, int] = field(default_factory=dict)
-    more: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -135,7 +138,7 @@ class Bench:
     Attributes:
         work: an empty directory for all files.
         packages: directory of the pinned CMake and ninja.
-        steps: steps by side, see bench.rows.steps.
+        steps: steps by side, see bench.report.steps.
         jobs: number of concurrent compiles.
         rounds: number of rounds. Names of kernels are sorted, and differ in properties with two
             values: not a power of two, unless it is 1.
@@ -165,7 +168,7 @@ class Bench:
         more = base
         if self.workload.more:
             more = plan(self.workload, tree, self.work / "plan/more", more=True)
-        self.results.kernels, self.results.more = base.counts(), more.counts()
+        self.results.kernels = base.counts()
         self.results.versions = versions(setting)
         steps, cache = self.steps["ours"], self.work / "cache"
         with ExitStack() as stack:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import processes
-from bench.ninja_build import TIMED, run_commands, run_host_passes
+from bench.compiles import TIMED, Compile, run_commands, run_host_passes
 from bench.processes import BenchError, Run
-from bench.rounds import Compile
 from bench.setting import ROOT, Setting
 from qola.build import workspace
 from qola.build.bazel import child_environment

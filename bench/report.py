@@ -1,39 +1,217 @@
-"""The report of bench/run, as JSON and as a table."""
+"""The rows of bench/run: each compares a measurement of this project with one of a contender."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
-from bench.rows import CONTENDERS, Row, unit_of
-from qola.cli.console import align
+from bench.processes import BenchError
+from qola_base.errors import Finding
 
 SCHEMA_VERSION = 2
-_HEAD = ("Row", "Ours", "Theirs", "Theirs / ours", "Spread", "")
+
+Unit = Literal["s", "bytes"]
+
+CONTENDERS = {"aiter": "AITER with ninja", "cmake": "CK with CMake"}
+"""Name of each contender, by its key in measurements."""
+
+_SAME = 0.03
 
 
-def report(
-    table: Sequence[Row],
-    measured: Mapping[str, Mapping[str, Sequence[float]]],
-    *,
-    command: str,
-    workload: Mapping[str, Any],
-    machine: Mapping[str, Any],
-    versions: Mapping[str, str],
-    jobs: int,
-    notes: Sequence[str],
-) -> dict[str, Any]:
-    """Return the JSON object.
+@dataclass(frozen=True)
+class Kind:
+    """A comparison, made with each contender.
+
+    Attributes:
+        name: the row's name, without the contender.
+        ours: name of our measurement; it ends with the unit.
+        theirs: name of the contender's measurement.
+    """
+
+    name: str
+    ours: str
+    theirs: str
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of both measurements."""
+        return unit_of(self.ours)
+
+
+def unit_of(name: str) -> Unit:
+    """Return the unit of a measurement, by its name."""
+    return "s" if name.endswith("seconds") else "bytes"
+
+
+def _alike(name: str, measured: str) -> Kind:
+    return Kind(name, measured, measured)
+
+
+def kinds(parts: Mapping[str, str]) -> tuple[Kind, ...]:
+    """Return the comparisons of a workload.
 
     Args:
-        command: the command line without file names.
-        workload: name of the manifest, archs, and counts of its kernels by direction.
-        jobs: number of concurrent compiles on each side.
+        parts: name of each part in rows, by its name in measurements.
     """
+
+    def each(row: str, measured: str) -> Iterable[Kind]:
+        return (_alike(row.format(n), measured.format(part)) for part, n in parts.items())
+
+    kernels = zip(
+        each("kernel {}", "kernel_{}_cpu_seconds"),
+        each("kernel {}, wall time", "kernel_{}_seconds"),
+        strict=True,
+    )
+    return (
+        *(kind for pair in kernels for kind in pair),
+        *each("host pass {}", "host_{}_cpu_seconds"),
+        *_BUILDS,
+        *each("shipped bytes {}", "library_{}_bytes_per_kernel"),
+        *each("first load {}", "load_{}_seconds"),
+        *_PEAKS,
+    )
+
+
+_BUILDS = (
+    _alike("cold build", "cold_seconds"),
+    _alike("cold build, CPU time", "cold_cpu_seconds"),
+    Kind("cold build, fetched", "build_seconds", "cold_seconds"),
+    Kind("warm rebuild elsewhere, disk cache", "disk_seconds", "cold_seconds"),
+    Kind("warm rebuild elsewhere, remote cache", "remote_seconds", "cold_seconds"),
+    _alike("no-op", "noop_seconds"),
+    _alike("one-variant change", "change_seconds"),
+)
+_PEAKS = (
+    _alike("peak memory, compiler", "compiler_peak_bytes"),
+    _alike("peak memory, build", "build_peak_bytes"),
+)
+KINDS = kinds({"fwd": "forward", "bwd": "backward"})
+"""The comparisons of attention; docs/internals/performance.md explains each of them."""
+
+_PART_STEPS = ("kernel", "host", "load")
+_STEPS = {
+    "disk_seconds": "disk",
+    "remote_seconds": "remote",
+    "noop_seconds": "noop",
+    "change_seconds": "change",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table.
+
+    Attributes:
+        ours: our measurements, in the kind's unit.
+        theirs: theirs, in the order of the same rounds.
+    """
+
+    name: str
+    kind: Kind
+    contender: str
+    ours: Sequence[float]
+    theirs: Sequence[float]
+
+    @property
+    def ratios(self) -> list[float]:
+        """Theirs divided by ours in ascending order, for each round that both sides completed."""
+        return sorted(t / o for o, t in zip(self.ours, self.theirs, strict=False))
+
+    @property
+    def ratio(self) -> float:
+        """The median ratio: above 1 if this project is better."""
+        return median(self.ratios)
+
+    @property
+    def verdict(self) -> str:
+        """The ratio as a phrase."""
+        better, worse = ("faster", "slower") if self.kind.unit == "s" else ("smaller", "larger")
+        if abs(self.ratio - 1) <= _SAME:
+            return "the same"
+        return f"ours is {better if self.ratio > 1 else worse}"
+
+
+def row_name(kind: Kind, contender: str) -> str:
+    """Return a row's name: kernel forward vs AITER with ninja."""
+    return f"{kind.name} vs {CONTENDERS[contender]}"
+
+
+def choose(
+    only: Sequence[str],
+    every_kind: Iterable[Kind] = KINDS,
+    contenders: Iterable[str] = CONTENDERS,
+) -> list[tuple[Kind, str]]:
+    """Return the rows whose names begin with one of the prefixes `only`, or all rows without one.
+
+    Raises:
+        BenchError: no row begins with a prefix.
+    """
+    every = [(kind, contender) for kind in every_kind for contender in contenders]
+    if not only:
+        return every
+    names = {row_name(*pair): pair for pair in every}
+    unknown = [start for start in only if not any(name.startswith(start) for name in names)]
+    if unknown:
+        raise BenchError(
+            Finding(f"--only {unknown[0]}", "no row of that name", "\n".join(names)),
+        )
+    return [pair for name, pair in names.items() if name.startswith(tuple(only))]
+
+
+def parts(chosen: Iterable[Kind]) -> set[str]:
+    """Return the parts, such as modules, that comparisons name; empty if none is of one part."""
+    measured = (_PART.fullmatch(kind.ours) for kind in chosen)
+    return {match[1] for match in measured if match}
+
+
+_PART = re.compile(r"(?:kernel|host|load|library)_(.+?)(?:_cpu)?_(?:seconds|bytes_per_kernel)")
+
+
+def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
+    """Return the steps to take by contender (including "ours"); each needs the cold build."""
+    needed: dict[str, set[str]] = {}
+    for kind, contender in chosen:
+        needed.setdefault("ours", {"cold"}).add(_step(kind.ours))
+        needed.setdefault(contender, {"cold"}).add(_step(kind.theirs))
+    return needed
+
+
+def _step(measured: str) -> str:
+    step = measured.partition("_")[0]
+    return step if step in _PART_STEPS else _STEPS.get(measured, "cold")
+
+
+def rows(
+    chosen: Iterable[tuple[Kind, str]],
+    measured: Mapping[str, Mapping[str, Sequence[float]]],
+) -> list[Row]:
+    """Return the rows with measurements of both sides, in the table's order.
+
+    Raises:
+        BenchError: a measurement is not above zero.
+    """
+    found = []
+    for kind, contender in chosen:
+        ours = measured.get("ours", {}).get(kind.ours)
+        theirs = measured.get(contender, {}).get(kind.theirs)
+        if not ours or not theirs:
+            continue
+        name = row_name(kind, contender)
+        if min(*ours, *theirs) <= 0:
+            raise BenchError(Finding(name, f"ours {ours}, theirs {theirs}", "both above 0"))
+        found.append(Row(name, kind, contender, ours, theirs))
+    return found
+
+
+def figures(
+    table: Sequence[Row], measured: Mapping[str, Mapping[str, Sequence[float]]]
+) -> dict[str, Any]:
+    """Return the JSON of a table and of all measurements."""
     return {
         "schema": SCHEMA_VERSION,
-        "command": command,
         "ratios": {row.name: round(row.ratio, 3) for row in table},
         "rows": [
             {
@@ -56,11 +234,6 @@ def report(
             }
             for side, values in sorted(measured.items())
         },
-        "workload": dict(workload),
-        "machine": dict(machine),
-        "versions": dict(versions),
-        "jobs": jobs,
-        "notes": list(notes),
     }
 
 
@@ -74,9 +247,23 @@ def quantity(value: float, unit: str) -> str:
     return f"{value / 1e6:,.1f} MB" if value >= 1e7 else f"{value / 1e3:,.1f} kB"
 
 
-def _cells(found: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the table as docs/internals/performance.md has it, from the JSON of bench/run."""
+    machine, workload = found["machine"], found["workload"]
+    kernels = ", ".join(f"{n} {d}" for d, n in sorted(workload["kernels"].items()))
+    lines = [
+        f"    {found['command']}",
+        "",
+        f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB of memory, "
+        f"{found['jobs']} jobs.",
+        f"Kernels: {kernels} ({', '.join(workload['archs'])}); manifest {workload['manifest']}.",
+        f"{', '.join(f'{name} {version}' for name, version in found['versions'].items())}.",
+        "",
+        "| Row | Ours | Theirs | Theirs / ours | Spread | |",
+        "| --- | ---: | ---: | ---: | ---: | --- |",
+    ]
     for row in found["rows"]:
-        yield (
+        cells = (
             row["name"],
             quantity(row["ours"], row["unit"]),
             quantity(row["theirs"], row["unit"]),
@@ -84,33 +271,7 @@ def _cells(found: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
             f"{row['least']:.2f} to {row['most']:.2f}" if row["least"] < row["most"] else "",
             row["verdict"],
         )
-
-
-def circumstances(found: Mapping[str, Any]) -> str:
-    """Describe machine, kernels and versions in three lines."""
-    machine, workload = found["machine"], found["workload"]
-    kernels = ", ".join(f"{n} {d}" for d, n in sorted(workload["kernels"].items()))
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return (
-        f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB of memory, "
-        f"{found['jobs']} jobs.\n"
-        f"Kernels: {kernels} ({', '.join(workload['archs'])}); manifest {workload['manifest']}.\n"
-        f"{versions}."
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(
+        [*lines, *([""] if found["notes"] else []), *(f"- {n}" for n in found["notes"])]
     )
-
-
-def text(found: Mapping[str, Any]) -> str:
-    """Return the table for a terminal, from the JSON object."""
-    lines = [_HEAD, *_cells(found)]
-    numbers = align([line[:-1] for line in lines], text_columns=1)
-    # Verdicts are aligned to the left.
-    table = [f"{row}  {line[-1]}".rstrip() for row, line in zip(numbers, lines, strict=True)]
-    return "\n".join([*table, "", circumstances(found), *(f"- {n}" for n in found["notes"])])
-
-
-def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table for docs/internals/performance.md, from the JSON object."""
-    lines = [_HEAD, ("---", "---:", "---:", "---:", "---:", "---"), *_cells(found)]
-    table = ["| " + " | ".join(line).rstrip() + " |" for line in lines]
-    notes = ["", *(f"- {note}" for note in found["notes"])] if found["notes"] else []
-    return "\n".join([f"    {found['command']}", "", circumstances(found), "", *table, *notes])

@@ -61,39 +61,22 @@ class Workload:
         return "[[modules]]\n".join([head, *tables])
 
 
-def _backward(masks: str) -> str:
-    return (
-        "*_d64_bf16_b64_group_*"
-        "@*_d64_bf16_b64x0_group_*"
-        f"@*_d64_bf16_group_*_nbias_ndbias_{masks}_ndropout_ndeterministic*"
-    )
-
-
+_BACKWARD = (
+    "*_d64_bf16_b64_group_*"
+    "@*_d64_bf16_b64x0_group_*"
+    "@*_d64_bf16_group_*_nbias_ndbias_*mask_ndropout_ndeterministic*"
+)
 WORKLOADS = {
-    "default": Workload(
-        name="default",
-        patterns={
-            # All but mask_lse_dropout of nmask_lse_ndropout, mask_lse_ndropout, nmask_lse_dropout
-            # and mask_lse_dropout, without nlse: fnmatch has no alternatives, so the sixth, seventh
-            # and tenth characters distinguish them.
-            "fwd": "*_d128_bf16_*_nlogits_nbias_?????[_l][ls]??[_n]*dropout_nskip_nsquant_*",
-            "bwd": _backward("mask"),
-        },
-        more={
-            "fwd": "*_d128_bf16_*_nlogits_nbias_*_lse_*dropout_nskip_nsquant_*",
-            "bwd": _backward("mask"),
-        },
-    ),
     "families": Workload(
         name="families",
         patterns={
             # nbias and alibi.
             "fwd": "*_d128_bf16_batch_*_nlogits_[na]*_lse_*_nskip_nsquant_*",
-            "bwd": _backward("*mask"),
+            "bwd": _BACKWARD,
         },
         more={
             "fwd": "*_d128_bf16_batch_*_nlogits_*_lse_*_nskip_nsquant_*",
-            "bwd": _backward("*mask"),
+            "bwd": _BACKWARD,
         },
     ),
     "modules": Workload(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bench import measure_costs, report, rounds, rows
+from bench import compiles, measure_costs, report
+from bench.compiles import TIMED
 from bench.measure_costs import Compile
-from bench.ninja_build import TIMED
 from bench.processes import BenchError
 from bench.test_costs import read_spans, share_cores
 from bench.workload import ARCH, RECEIPT, WORKLOADS, check_same, plan
@@ -53,10 +53,10 @@ def test_patterns_select_the_manifests_kernels(
 
 def test_each_source_of_a_module_is_compiled(aiter_tree: Path, tmp_path: Path) -> None:
     """Prevents: a benchmark that omits sources of a module, or includes rows of another module."""
-    kinds = rows.kinds({name: name for name in WORKLOADS["modules"].modules})
+    kinds = report.kinds({name: name for name in WORKLOADS["modules"].modules})
     only = ["cold build", "shipped bytes module_moe_ck2stages"]
-    selected = rows.choose(only, kinds, ["aiter"])
-    workload = WORKLOADS["modules"].only(rows.parts(kind for kind, _ in selected))
+    selected = report.choose(only, kinds, ["aiter"])
+    workload = WORKLOADS["modules"].only(report.parts(kind for kind, _ in selected))
     assert workload.modules == ("module_moe_ck2stages",)
     planned = plan(workload, read_tree(aiter_tree), tmp_path / "plan", more=False)
     written = {path.stem: path for path in (tmp_path / "plan").rglob("*.cpp")}
@@ -84,11 +84,11 @@ def test_rounds_compile_each_kernel() -> None:
     """Prevents: a kernel in no round, or a mean that weights a batch by its sample size."""
     batches = {"large": [f"k{index}" for index in range(12)], "small": ["a", "b"]}
     for names in batches.values():
-        sampled = [name for index in range(5) for name in rounds.sample(names, index, 5)]
+        sampled = [name for index in range(5) for name in compiles.sample(names, index, 5)]
         assert set(sampled) == set(names)
     seconds = {"k0": 10.0, "k5": 20.0, "b": 1.0}
-    assert rounds.theirs_per_kernel(batches, seconds) == (12 * 15 + 2 * 1) / 14
-    assert rounds.ours_per_kernel(batches, {"large": 27.0, "small": 1.0}) == 2
+    assert compiles.theirs_per_kernel(batches, seconds) == (12 * 15 + 2 * 1) / 14
+    assert compiles.ours_per_kernel(batches, {"large": 27.0, "small": 1.0}) == 2
 
 
 def test_compiles_are_timed_with_their_children(tmp_path: Path) -> None:
@@ -96,19 +96,19 @@ def test_compiles_are_timed_with_their_children(tmp_path: Path) -> None:
     work = "import sys, time\nwhile time.process_time() < 0.3: pass\nsys.exit(3)"
     command = [str(TIMED), "sh", "-c", f"{sys.executable} -c '{work}'; exit $?", "src/a.cpp"]
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 3
-    timed = rounds.read_compiles(tmp_path / "timed.log", ["a"])["a"]
+    timed = compiles.read_compiles(tmp_path / "timed.log", ["a"])["a"]
     assert 0.3 <= timed.cpu < 3
     assert timed.wall >= 0.3
     with pytest.raises(BenchError, match="no compile of 1 sources, such as b"):
-        rounds.read_compiles(tmp_path / "timed.log", ["a", "b"])
+        compiles.read_compiles(tmp_path / "timed.log", ["a", "b"])
 
 
 def test_times_of_another_locale(tmp_path: Path) -> None:
     """Prevents: a crash after an hour on a machine whose locale has a decimal comma."""
     log = tmp_path / "timed.log"
     log.write_text("1,5 0,25 2,000 src/a.cpp\n0.5 0.25 1.000 src/with blank/b.cpp\n")
-    compiles = rounds.read_compiles(log, ["a", "b"])
-    assert compiles == {"a": rounds.Compile(1.75, 2.0), "b": rounds.Compile(0.75, 1.0)}
+    found = compiles.read_compiles(log, ["a", "b"])
+    assert found == {"a": compiles.Compile(1.75, 2.0), "b": compiles.Compile(0.75, 1.0)}
 
 
 def test_ratios_divide_theirs_by_ours() -> None:
@@ -122,16 +122,14 @@ def test_ratios_divide_theirs_by_ours() -> None:
         # Ratios of the rounds are 2.1, 2.0 and 4.0. Ours has no value for the fourth round.
         "aiter": {"kernel_fwd_cpu_seconds": [21.0, 40.0, 40.0, 1.0], "noop_seconds": [0.1]},
     }
-    result = report.report(
-        rows.rows(rows.choose([]), measured),
-        measured,
-        command="bench/run",
-        workload={"manifest": "m.toml", "archs": ["gfx950"], "kernels": {"fwd": 20}},
-        machine={"cores": 2, "memory_bytes": 24 * 2**30},
-        versions={"qola": "0.1.0"},
-        jobs=2,
-        notes=[],
-    )
+    result = report.figures(report.rows(report.choose([]), measured), measured) | {
+        "command": "bench/run",
+        "workload": {"manifest": "m.toml", "archs": ["gfx950"], "kernels": {"fwd": 20}},
+        "machine": {"cores": 2, "memory_bytes": 24 * 2**30},
+        "versions": {"qola": "0.1.0"},
+        "jobs": 2,
+        "notes": [],
+    }
     assert result["ratios"] == {
         "kernel forward vs AITER with ninja": 2.1,
         "no-op vs AITER with ninja": 0.2,
@@ -140,7 +138,7 @@ def test_ratios_divide_theirs_by_ours() -> None:
     assert [(row["least"], row["most"]) for row in result["rows"]] == [(2.0, 4.0), (0.2, 0.2)]
     assert "2.00 to 4.00" in report.markdown(result)
     with pytest.raises(BenchError, match="one-variant change vs CK with CMake"):
-        rows.choose(["kernels"])
+        report.choose(["kernels"])
 
 
 def test_fitted_costs() -> None:

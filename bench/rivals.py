@@ -1,19 +1,23 @@
-"""Builds as aiter/jit/core.py does: AITER's generator, its flags, hipcc and ninja."""
+"""The builds to compare with: AITER's own, and Composable Kernel's with CMake; both run ninja."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from bench import processes
-from bench.ninja_build import TIMED, NinjaBuild
+from bench.compiles import TIMED, Compile, read_compiles
 from bench.processes import Run
-from bench.setting import place_flags
-from bench.workload import ARCH, MODULES, RECEIPT, Planned, check_same
+from bench.setting import Setting, place_flags
+from bench.workload import ARCH, MODULES, RECEIPT, Planned, Workload, check_same
 from qola.plan.model import PlannedModule, TorchModule
 from qola_base.files import sha256_of, write_if_changed
+
+PROJECT = Path(__file__).resolve().parent / "ck_cmake"
 
 # aiter/jit/utils/cpp_extension.py: flags of every compile, in its order.
 _COMMON_FLAGS = [
@@ -60,6 +64,75 @@ _LINK_FLAGS = [
     "-fuse-ld=lld",
 ]
 _DIRECTIONS = {module: direction for direction, module in MODULES.items()}
+
+
+@dataclass
+class NinjaBuild(ABC):
+    """A build with ninja, in its own directory. Its compiles run through TIMED.
+
+    Attributes:
+        optional_flags: flags of sdk_facts that the compiler accepts.
+    """
+
+    name: ClassVar[str]
+    """Name of the directory."""
+
+    setting: Setting
+    workload: Workload
+    optional_flags: Sequence[str]
+
+    @property
+    def directory(self) -> Path:
+        """The build directory."""
+        return self.setting.work / self.name
+
+    @abstractmethod
+    def prepare(self, planned: Planned, *, more: bool) -> list[Run]:
+        """Generate the sources and build.ninja; return the programs that ran, in order.
+
+        Raises:
+            BenchError: a program failed, or ninja would compile other sources than the plan.
+        """
+
+    @abstractmethod
+    def object(self, direction: str, kernel: str) -> str:
+        """Return the path of a kernel's object, relative to the build directory."""
+
+    @abstractmethod
+    def library(self, direction: str) -> Path:
+        """Return the path of a direction's library."""
+
+    def ninja(self, *targets: str) -> Run:
+        """Run ninja for some targets, or for all."""
+        return self.run(["ninja", "-j", str(self.setting.jobs), *targets])
+
+    def compile(self, objects: Mapping[str, str]) -> tuple[Run, dict[str, Compile]]:
+        """Compile kernels, again if their objects exist; return the times by kernel.
+
+        Args:
+            objects: path by kernel.
+        """
+        for path in objects.values():
+            (self.directory / path).unlink(missing_ok=True)
+        run = self.ninja(*objects.values())
+        return run, read_compiles(self.directory / "timed.log", objects)
+
+    def commands(self, objects: Mapping[str, str]) -> dict[str, str]:
+        """Return the shell commands that compile kernels, by kernel; `objects` as for `compile`."""
+        return {
+            name: self.run(["ninja", "-t", "commands", "-s", path]).output.strip()
+            for name, path in objects.items()
+        }
+
+    def patterns(self, *, more: bool) -> Mapping[str, str]:
+        """Return the pattern of generate.py by direction."""
+        return self.workload.more if more else self.workload.patterns
+
+    def run(self, command: Sequence[str | Path]) -> Run:
+        """Run a program in the build directory, in the environment of the SDK."""
+        return processes.run(
+            command, self.setting.log, cwd=self.directory, environ=self.setting.rocm_environ()
+        )
 
 
 @dataclass(frozen=True)
@@ -227,3 +300,55 @@ class AiterNinja(NinjaBuild):
                 *(self.setting.torch.link_flags if self.setting.torch else ()),
             ],
         )
+
+
+class CkCmake(NinjaBuild):
+    """The build with CMake."""
+
+    name = "cmake"
+
+    def prepare(self, planned: Planned, *, more: bool) -> list[Run]:
+        """Configure, and generate the sources."""
+        patterns = self.patterns(more=more)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        configured = self.run(self._configure(patterns))
+        listed = [
+            Path(line).name
+            for api in patterns
+            for line in (self.directory / f"{api}_blob_list.txt").read_text("utf-8").splitlines()
+        ]
+        generated = self.ninja(*listed)
+        theirs = {name: sha256_of(self.directory / name) for name in listed}
+        check_same(planned.digests(), theirs, "generate.py in CMake")
+        return [configured, generated]
+
+    def object(self, direction: str, kernel: str) -> str:
+        """Return the path of a kernel's object."""
+        return f"CMakeFiles/tile_fmha_{direction}_instances.dir/{kernel}.cpp.o"
+
+    def library(self, direction: str) -> Path:
+        """Return the path of a direction's library."""
+        return self.directory / f"libfmha_{direction}.so"
+
+    def _configure(self, filters: Mapping[str, str]) -> list[str]:
+        places = " ".join(place_flags(self.setting.sdk))
+        link = f"-fuse-ld=lld -L{self.setting.sdk / 'rocm/lib'} -lamdhip64"
+        values = {
+            "APIS": ";".join(filters),
+            "CK_DIR": self.setting.ck,
+            "CMAKE_CXX_COMPILER": self.setting.sdk / "bin/clang++",
+            "CMAKE_CXX_COMPILER_LAUNCHER": TIMED,
+            "CMAKE_CXX_FLAGS": places,
+            "CMAKE_EXE_LINKER_FLAGS": link,
+            "CMAKE_MAKE_PROGRAM": self.setting.tools / "ninja",
+            "CMAKE_SHARED_LINKER_FLAGS": link,
+            "GPU_TARGETS": ARCH,
+            "OPTIONAL_FLAGS": "SHELL:" + " ".join(self.optional_flags),
+            "PYTHON": sys.executable,
+            "RECEIPT": RECEIPT,
+            **{f"FILTER_{api}": pattern for api, pattern in filters.items()},
+        }
+        return [
+            *(str(self.setting.tools / "cmake"), "-G", "Ninja", "-S", str(PROJECT), "-B", "."),
+            *(f"-D{name}={value}" for name, value in sorted(values.items())),
+        ]

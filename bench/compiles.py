@@ -1,4 +1,4 @@
-"""Divides the kernels of a workload into rounds, and computes costs per kernel of a round.
+"""Times of compiles: they run through the program bench/timed, in rounds in which sides alternate.
 
 A round compiles a sample of each batch's kernels on the other sides, and all batches on ours.
 """
@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from bench import processes
 from bench.processes import BenchError
+from bench.setting import Setting
 from qola_base.errors import Finding
 
 Batches = Mapping[str, Sequence[str]]
 """Kernels by the name of their batch; a kernel outside batches has its own name."""
+
+TIMED = Path(__file__).resolve().parent / "timed"
+"""A program that runs a compile and logs its times."""
 
 
 @dataclass(frozen=True)
@@ -69,3 +74,39 @@ def ours_per_kernel(batches: Batches, seconds: Mapping[str, float]) -> float:
 
 def _count(batches: Batches) -> int:
     return sum(map(len, batches.values()))
+
+
+def run_commands(
+    setting: Setting, directory: Path, commands: Mapping[str, str]
+) -> dict[str, Compile]:
+    """Run compiles through TIMED, `setting.jobs` at once; return their times by name.
+
+    Args:
+        directory: working directory.
+        commands: shell commands by the name of the source, the first ones first.
+    """
+    lines = ["rule timed", "  command = $timed"]
+    for name, command in commands.items():
+        # Never written, so that ninja runs the command each time.
+        lines += [f"build {name}.timed: timed", f"  timed = {command.replace('$', '$$')}"]
+    (directory / "commands.ninja").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    processes.run(
+        ["ninja", "-f", "commands.ninja", "-j", str(setting.jobs)],
+        setting.log,
+        cwd=directory,
+        environ=setting.rocm_environ(),
+    )
+    return read_compiles(directory / "timed.log", commands)
+
+
+def run_host_passes(
+    setting: Setting, directory: Path, commands: Mapping[str, str]
+) -> dict[str, Compile]:
+    """Run only the host passes of compiles; arguments and result as of `run_commands`."""
+    host = {
+        # TIMED logs the last argument.
+        f"host_{name}": f"{command} --offload-host-only -Qunused-arguments -o host_{name}"
+        for name, command in commands.items()
+    }
+    found = run_commands(setting, directory, host)
+    return {name: found[f"host_{name}"] for name in commands}
