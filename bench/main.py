@@ -132,7 +132,7 @@ def _measure(
         kinds = report.kinds({module: module for module in workload.modules})
         kinds = tuple(kind for kind in kinds if kind.ours != "change_seconds")
         chosen = report.choose(args.only, kinds, ["aiter"])
-        workload = workload.only(report.parts(kind for kind, _ in chosen))
+        workload = workload.only({kind.part for kind, _ in chosen})
     else:
         chosen = report.choose(args.only)
     # Set by bench/python for this process only.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -29,11 +28,15 @@ class Kind:
         name: the row's name, without the contender.
         ours: name of our measurement; it ends with the unit.
         theirs: name of the contender's measurement.
+        step: the step that measures it; a contender without such a step repeats its cold build.
+        part: the module or direction, "" for all of them together.
     """
 
     name: str
     ours: str
     theirs: str
+    step: str = "cold"
+    part: str = ""
 
     @property
     def unit(self) -> Unit:
@@ -46,10 +49,6 @@ def unit_of(name: str) -> Unit:
     return "s" if name.endswith("seconds") else "bytes"
 
 
-def _alike(name: str, measured: str) -> Kind:
-    return Kind(name, measured, measured)
-
-
 def kinds(parts: Mapping[str, str]) -> tuple[Kind, ...]:
     """Return the comparisons of a workload.
 
@@ -57,47 +56,35 @@ def kinds(parts: Mapping[str, str]) -> tuple[Kind, ...]:
         parts: name of each part in rows, by its name in measurements.
     """
 
-    def each(row: str, measured: str) -> Iterable[Kind]:
-        return (_alike(row.format(n), measured.format(part)) for part, n in parts.items())
+    def each(step: str, row: str, measured: str) -> Iterable[Kind]:
+        for part, name in parts.items():
+            found = measured.format(part)
+            yield Kind(row.format(name), found, found, step, part)
 
     kernels = zip(
-        each("kernel {}", "kernel_{}_cpu_seconds"),
-        each("kernel {}, wall time", "kernel_{}_seconds"),
+        each("kernel", "kernel {}", "kernel_{}_cpu_seconds"),
+        each("kernel", "kernel {}, wall time", "kernel_{}_seconds"),
         strict=True,
     )
     return (
         *(kind for pair in kernels for kind in pair),
-        *each("host pass {}", "host_{}_cpu_seconds"),
-        *_BUILDS,
-        *each("shipped bytes {}", "library_{}_bytes_per_kernel"),
-        *each("first load {}", "load_{}_seconds"),
-        *_PEAKS,
+        *each("host", "host pass {}", "host_{}_cpu_seconds"),
+        Kind("cold build", "cold_seconds", "cold_seconds"),
+        Kind("cold build, CPU time", "cold_cpu_seconds", "cold_cpu_seconds"),
+        Kind("cold build, fetched", "build_seconds", "cold_seconds"),
+        Kind("warm rebuild elsewhere, disk cache", "disk_seconds", "cold_seconds", "disk"),
+        Kind("warm rebuild elsewhere, remote cache", "remote_seconds", "cold_seconds", "remote"),
+        Kind("no-op", "noop_seconds", "noop_seconds", "noop"),
+        Kind("one-variant change", "change_seconds", "change_seconds", "change"),
+        *each("cold", "shipped bytes {}", "library_{}_bytes_per_kernel"),
+        *each("load", "first load {}", "load_{}_seconds"),
+        Kind("peak memory, compiler", "compiler_peak_bytes", "compiler_peak_bytes"),
+        Kind("peak memory, build", "build_peak_bytes", "build_peak_bytes"),
     )
 
 
-_BUILDS = (
-    _alike("cold build", "cold_seconds"),
-    _alike("cold build, CPU time", "cold_cpu_seconds"),
-    Kind("cold build, fetched", "build_seconds", "cold_seconds"),
-    Kind("warm rebuild elsewhere, disk cache", "disk_seconds", "cold_seconds"),
-    Kind("warm rebuild elsewhere, remote cache", "remote_seconds", "cold_seconds"),
-    _alike("no-op", "noop_seconds"),
-    _alike("one-variant change", "change_seconds"),
-)
-_PEAKS = (
-    _alike("peak memory, compiler", "compiler_peak_bytes"),
-    _alike("peak memory, build", "build_peak_bytes"),
-)
 KINDS = kinds({"fwd": "forward", "bwd": "backward"})
 """The comparisons of attention; docs/internals/performance.md explains each of them."""
-
-_PART_STEPS = ("kernel", "host", "load")
-_STEPS = {
-    "disk_seconds": "disk",
-    "remote_seconds": "remote",
-    "noop_seconds": "noop",
-    "change_seconds": "change",
-}
 
 
 @dataclass(frozen=True)
@@ -161,27 +148,15 @@ def choose(
     return [pair for name, pair in names.items() if name.startswith(tuple(only))]
 
 
-def parts(chosen: Iterable[Kind]) -> set[str]:
-    """Return the parts, such as modules, that comparisons name; empty if none is of one part."""
-    measured = (_PART.fullmatch(kind.ours) for kind in chosen)
-    return {match[1] for match in measured if match}
-
-
-_PART = re.compile(r"(?:kernel|host|load|library)_(.+?)(?:_cpu)?_(?:seconds|bytes_per_kernel)")
-
-
 def steps(chosen: Iterable[tuple[Kind, str]]) -> dict[str, set[str]]:
     """Return the steps to take by contender (including "ours"); each needs the cold build."""
     needed: dict[str, set[str]] = {}
     for kind, contender in chosen:
-        needed.setdefault("ours", {"cold"}).add(_step(kind.ours))
-        needed.setdefault(contender, {"cold"}).add(_step(kind.theirs))
+        needed.setdefault("ours", {"cold"}).add(kind.step)
+        needed.setdefault(contender, {"cold"})
+        if kind.ours == kind.theirs:
+            needed[contender].add(kind.step)
     return needed
-
-
-def _step(measured: str) -> str:
-    step = measured.partition("_")[0]
-    return step if step in _PART_STEPS else _STEPS.get(measured, "cold")
 
 
 def rows(

@@ -212,10 +212,9 @@ class AiterNinja(NinjaBuild):
             blob.mkdir(parents=True, exist_ok=True)
             direction = _DIRECTIONS[module.name]
             runs.append(self._generate(direction, patterns[direction], blob))
-            for source in planned.other_sources():
-                if source.module == module.name and not source.generated:
-                    text = (planned.directory / source.file).read_text(encoding="utf-8")
-                    write_if_changed(blob / Path(source.file).name, text)
+            for file in planned.own_sources(module):
+                text = (planned.directory / file).read_text(encoding="utf-8")
+                write_if_changed(blob / Path(file).name, text)
             modules.append(self._attention(module, blob))
         self._check(planned)
         modules += [
@@ -275,7 +274,7 @@ class AiterNinja(NinjaBuild):
 
     def _check(self, planned: Planned) -> None:
         ours = planned.digests()
-        own = {Path(s.file).name for s in planned.other_sources() if not s.generated}
+        own = {Path(f).name for m in planned.plan.modules for f in planned.own_sources(m)}
         blobs = sorted(self.directory.glob("*/blob/*.cpp"))
         theirs = {path.name: sha256_of(path) for path in blobs if path.name not in own}
         check_same(ours, theirs, "generate.py for AITER")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.processes import BenchError
 from qola.aiter.tree import AiterTree
+from qola.codegen.types import GeneratedSource
 from qola.common.folder import Folder
 from qola.manifest.load import loads
-from qola.plan.model import Plan, TorchModule
+from qola.plan.model import Plan, PlannedModule, TorchModule
 from qola.plan.planner import build_plan
 from qola.plan.request import Request
 from qola.plan.resolve import resolve
@@ -106,19 +107,6 @@ WORKLOADS = {
 
 
 @dataclass(frozen=True)
-class Source:
-    """A source other than kernels that the contenders also compile.
-
-    Attributes:
-        generated: generate.py writes it, according to the pattern.
-    """
-
-    module: str
-    file: str
-    generated: bool
-
-
-@dataclass(frozen=True)
 class Planned:
     """A workload's plan.
 
@@ -131,27 +119,20 @@ class Planned:
     directory: Path
     kernels: Mapping[str, tuple[str, ...]]
 
-    def other_sources(self) -> list[Source]:
-        """Return dispatch and entry sources."""
-        return [
-            Source(
-                module.name,
-                source.file,
-                # No pattern selects the dispatch of a direction without kernels.
-                source.role == "dispatch" and source.direction in self.kernels,
-            )
-            for module in self.plan.modules
-            for source in module.sources
-        ]
+    def own_sources(self, module: PlannedModule) -> list[str]:
+        """Return the files of a module's sources that generate.py does not write."""
+        return [source.file for source in module.sources if not self._is_generated(source)]
 
     def digests(self) -> dict[str, str]:
         """Return the sha256 of each file that generate.py writes, by name."""
-        found = {f"{kernel.name}.cpp": kernel.sha256 for kernel in self.plan.kernels}
-        for module in self.plan.modules:
-            for source in module.sources:
-                if source.role == "dispatch" and source.direction in self.kernels:
-                    found[f"{source.name}.cpp"] = source.sha256
-        return found
+        sources = (source for module in self.plan.modules for source in module.sources)
+        return {f"{kernel.name}.cpp": kernel.sha256 for kernel in self.plan.kernels} | {
+            f"{source.name}.cpp": source.sha256 for source in sources if self._is_generated(source)
+        }
+
+    def _is_generated(self, source: GeneratedSource) -> bool:
+        # No pattern selects the dispatch of a direction without kernels.
+        return source.role == "dispatch" and source.direction in self.kernels
 
     def batches(self) -> dict[str, dict[str, list[str]]]:
         """Return the kernel instances of each batch by direction.
@@ -205,28 +186,15 @@ def check_same(ours: Mapping[str, str], theirs: Mapping[str, str], place: str) -
     Raises:
         BenchError: a file is missing on one side, or differs.
     """
-    findings = [
-        *_listed(place, "which the plan does not have", theirs.keys() - ours.keys()),
-        *_listed(place, "not there, though the plan has it", ours.keys() - theirs.keys()),
-        *_listed(
-            place,
-            "other bytes than in the plan",
-            {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]},
-        ),
-    ]
-    if findings:
-        raise BenchError(findings, "the kernels to compare are not the same")
-
-
-def _listed(place: str, fault: str, names: Iterable[str]) -> list[Finding]:
-    found = sorted(names)
-    if not found:
-        return []
-    return [
-        Finding(
-            place,
-            f"{len(found)} files {fault}, such as {found[0]}",
-            "the kernels of the manifest, no more and no fewer",
-            "make the pattern in bench/workload.py fit the manifest in bench/workloads/",
+    names = ours.keys() | theirs.keys()
+    if different := sorted(name for name in names if ours.get(name) != theirs.get(name)):
+        raise BenchError(
+            Finding(
+                place,
+                f"{len(different)} files that the plan does not have, or has with other bytes, or "
+                f"that only the plan has: {', '.join(different[:3])}",
+                "the kernels of the manifest, no more and no fewer",
+                "make the pattern in bench/workload.py fit the manifest in bench/workloads/",
+            ),
+            "the kernels to compare are not the same",
         )
-    ]

@@ -56,7 +56,7 @@ def test_each_source_of_a_module_is_compiled(aiter_tree: Path, tmp_path: Path) -
     kinds = report.kinds({name: name for name in WORKLOADS["modules"].modules})
     only = ["cold build", "shipped bytes module_moe_ck2stages"]
     selected = report.choose(only, kinds, ["aiter"])
-    workload = WORKLOADS["modules"].only(report.parts(kind for kind, _ in selected))
+    workload = WORKLOADS["modules"].only({kind.part for kind, _ in selected})
     assert workload.modules == ("module_moe_ck2stages",)
     planned = plan(workload, read_tree(aiter_tree), tmp_path / "plan", more=False)
     written = {path.stem: path for path in (tmp_path / "plan").rglob("*.cpp")}
@@ -70,13 +70,8 @@ def test_unequal_lists_are_an_error() -> None:
     """Prevents: a comparison with kernels that only one side compiles, or of different versions."""
     plan_digests = {"fmha_a.cpp": "1", "fmha_b.cpp": "2", "fmha_c.cpp": "3"}
     ck_digests = {"fmha_b.cpp": "2", "fmha_c.cpp": "4", "fmha_d.cpp": "5"}
-    with pytest.raises(BenchError) as error:
+    with pytest.raises(BenchError, match=r"3 files .*: fmha_a\.cpp, fmha_c\.cpp, fmha_d\.cpp"):
         check_same(plan_digests, ck_digests, "generate.py")
-    assert [finding.found for finding in error.value.findings] == [
-        "1 files which the plan does not have, such as fmha_d.cpp",
-        "1 files not there, though the plan has it, such as fmha_a.cpp",
-        "1 files other bytes than in the plan, such as fmha_c.cpp",
-    ]
     check_same(plan_digests, dict(plan_digests), "generate.py")
 
 
