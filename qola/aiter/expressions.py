@@ -123,10 +123,6 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
     return bool(level)
 
 
-def _is_membership(op: ast.cmpop) -> bool:
-    return isinstance(op, (ast.In, ast.NotIn))
-
-
 def _source(node: ast.AST) -> str:
     return f"`{source_of(node)}`"
 
@@ -258,7 +254,8 @@ class _Evaluator:
             raise RefusedError(f"the comparison {_source(node)}")
         left, right = self.value(node.left), self.value(node.comparators[0])
         compare = COMPARE[type(node.ops[0])]
-        if isinstance(left, int) and isinstance(right, int) and not _is_membership(node.ops[0]):
+        is_order = not isinstance(node.ops[0], (ast.In, ast.NotIn))
+        if is_order and isinstance(left, int) and isinstance(right, int):
             return compare(left, right)
         if not isinstance(left, str) or not isinstance(right, str):
             kinds = f"{type(left).__name__} with {type(right).__name__}"

@@ -231,15 +231,23 @@ def document(
         details: names and HTML below the facts; those without HTML are left out.
     """
     js = (_HERE / "page.js").read_text(encoding="utf-8")
+    rows = [f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in details if html]
+    links = (f'<li><a href="#{part.id}">{escape(part.title)}</a></li>' for part in sections)
+    cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in tiles)
+    body = (
+        f'<section aria-labelledby="{part.id}"><h2 id="{part.id}">{escape(part.title)}</h2>\n'
+        f"{part.html}</section>"
+        for part in sections
+    )
     page = _PAGE.format(
-        body="\n".join(map(_section_html, sections)),
+        body="\n".join(body),
         css=(_HERE / "page.css").read_text(encoding="utf-8"),
-        details=_details_html(details),
+        details=f'<dl class="details">{"".join(rows)}</dl>' if rows else "",
         digest=base64.b64encode(hashlib.sha256(js.encode("utf-8")).digest()).decode("ascii"),
         facts=escape(" · ".join(filter(None, facts))),
         js=js,
-        nav=_nav(sections),
-        tiles=_tiles_html(tiles),
+        nav=f'<nav aria-label="Parts of this page"><ul>{"".join(links)}</ul></nav>',
+        tiles=f'<dl class="tiles">{"".join(cells)}</dl>',
         title=escape(title),
     )
     # Escaped text of files and logs may still have control characters.
@@ -249,25 +257,3 @@ def document(
 def note(text: str) -> str:
     """Return a paragraph from HTML."""
     return f'<p class="note">{text}</p>\n'
-
-
-def _section_html(section: Section) -> str:
-    head = f'<h2 id="{section.id}">{escape(section.title)}</h2>'
-    return f'<section aria-labelledby="{section.id}">{head}\n{section.html}</section>'
-
-
-def _details_html(details: Iterable[tuple[str, str]]) -> str:
-    rows = [f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in details if value]
-    return f'<dl class="details">{"".join(rows)}</dl>' if rows else ""
-
-
-def _nav(sections: Iterable[Section]) -> str:
-    items = (
-        f'<li><a href="#{section.id}">{escape(section.title)}</a></li>' for section in sections
-    )
-    return f'<nav aria-label="Parts of this page"><ul>{"".join(items)}</ul></nav>'
-
-
-def _tiles_html(tiles: Iterable[tuple[str, str]]) -> str:
-    cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in tiles)
-    return f'<dl class="tiles">{"".join(cells)}</dl>'

@@ -68,7 +68,7 @@ def first_difference(one: Iterable[Spawn], other: Iterable[Spawn]) -> Difference
     # The last attempt of a retried action counts.
     left, right = ({spawn.key: spawn for spawn in spawns} for spawns in (one, other))
     order = _topological({**left, **right}, [*left.values(), *right.values()])
-    differing = [key for key in order if _differ(left.get(key), right.get(key))]
+    differing = [key for key in order if _facts(left.get(key)) != _facts(right.get(key))]
     if not differing:
         return None
     outputs = frozenset(path for key in order for path in key)
@@ -95,12 +95,8 @@ def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outpu
         ) from None
 
 
-def _differ(one: Spawn | None, other: Spawn | None) -> bool:
-    # The place of execution does not matter: a cache hit is the same action.
-    return _facts(one) != _facts(other)
-
-
 def _facts(spawn: Spawn | None) -> object:
+    # The place of execution does not matter: a cache hit is the same action.
     if spawn is None:
         return None
     return (
@@ -133,7 +129,8 @@ def render(difference: Difference) -> str:
             "build: compare builds in new output bases"
         )
         return "\n".join(lines)
-    lines += _part("arguments", _lines_that_differ(one.arguments, other.arguments))
+    changed = [line for line in ndiff(one.arguments, other.arguments) if line[0] in "-+"]
+    lines += _part("arguments", changed)
     lines += _part("environment", _entries_that_differ(one.environment, other.environment))
     lines += _part("inputs", _entries_that_differ(one.input_digests, other.input_digests))
     lines += _part("outputs", _entries_that_differ(one.output_digests, other.output_digests))
@@ -147,12 +144,6 @@ def _part(title: str, differing: Sequence[str]) -> Iterator[str]:
         yield from (f"    {line}" for line in differing[:_SHOWN])
         if len(differing) > _SHOWN:
             yield f"    ... {len(differing) - _SHOWN} more"
-
-
-def _lines_that_differ(one: Sequence[str], other: Sequence[str]) -> list[str]:
-    if one == other:
-        return []
-    return [line for line in ndiff(one, other) if line[0] in "-+"]
 
 
 def _entries_that_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
