@@ -1,19 +1,12 @@
-"""The program that compares a library's size with ``[build] max_bytes`` of its manifest."""
+"""Compares a library's size with ``[build] max_bytes`` of its manifest."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 
-from qola.report.assemble import make_report
 from qola.report.data import Report, ReportError
-from qola.report.library import DEVICE, HOST, RELOCATIONS, UNWIND, read_library
-from qola.report.write import read_plan
+from qola.report.library import DEVICE, HOST, RELOCATIONS, UNWIND
 from qola_base.errors import Finding
-from qola_base.rule_main import run_main
 
 #: Families that the error names.
 _NAMED = 5
@@ -67,25 +60,3 @@ def family_bytes(report: Report) -> dict[str, int]:
         )
         for name in code
     }
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Check a library, and write an empty file."""
-    parser = argparse.ArgumentParser(prog="qola.report.size_budget", description=__doc__)
-    parser.add_argument("--plan", required=True, type=Path, help="plan.json")
-    parser.add_argument("--max-bytes", required=True, type=int, metavar="N", help="the budget")
-    parser.add_argument("--output", required=True, type=Path, help="the file to write")
-    parser.add_argument("library", type=Path, help="a library of the plan")
-    args = parser.parse_args(argv)
-    return run_main(lambda: _check(args))
-
-
-def _check(args: argparse.Namespace) -> None:
-    # The report, which takes seconds, is for the error only.
-    if args.library.stat().st_size > args.max_bytes:
-        check_size(make_report(read_plan(args.plan), [read_library(args.library)]), args.max_bytes)
-    args.output.write_bytes(b"")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

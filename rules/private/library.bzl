@@ -63,7 +63,7 @@ def _size_check(ctx, library):
     args.add(library)
     ctx.actions.run(
         arguments = [args],
-        executable = ctx.executable._size_budget,
+        executable = ctx.executable._report,
         inputs = [library, ctx.file.plan],
         mnemonic = "QolaSize",
         outputs = [output],
@@ -158,7 +158,7 @@ _linked_module = rule(
         "split_packs": attr.label(doc = "The packs of the host part.", providers = [SplitPacksInfo]),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
         "_name_source": attr.label(allow_single_file = True, default = "//runtime/torch:name.cpp"),
-        "_size_budget": attr.label(cfg = "exec", default = "//qola/report:size_budget", executable = True),
+        "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
         "_strip": attr.label(allow_single_file = True, cfg = "exec", default = ":strip.sh", executable = True),
     },
     doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
