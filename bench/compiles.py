@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from bench import processes
 from bench.processes import BenchError
 from bench.setting import Setting
 from qola_base.errors import Finding
@@ -90,12 +89,7 @@ def run_commands(
         # Never written, so that ninja runs the command each time.
         lines += [f"build {name}.timed: timed", f"  timed = {command.replace('$', '$$')}"]
     (directory / "commands.ninja").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    processes.run(
-        ["ninja", "-f", "commands.ninja", "-j", str(setting.jobs)],
-        setting.log,
-        cwd=directory,
-        environ=setting.rocm_environ(),
-    )
+    setting.run(["ninja", "-f", "commands.ninja", "-j", str(setting.jobs)], directory)
     return read_compiles(directory / "timed.log", commands)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from bench import measure, ours, report
 from bench.processes import BenchError
+from bench.setting import Setting, processor
 from bench.workload import ARCH, WORKLOADS
 from qola_base.errors import Finding, QolaError
 
@@ -102,13 +102,11 @@ def _work_directory(keep: Path | None) -> Iterator[Path]:
 
 def _machine() -> dict[str, Any]:
     """Return cores, memory and processor of this machine, without its name."""
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    found = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
-    described = {
+    return {
         "cores": os.cpu_count() or 1,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "processor": processor(),
     }
-    return {**described, "processor": found[1]} if found else described
 
 
 def _progress() -> Callable[[str], None]:
@@ -141,16 +139,9 @@ def _measure(
     environ = {key: value for key, value in os.environ.items() if key not in own}
     failed: QolaError | KeyboardInterrupt | None = None
     with _work_directory(args.keep) as work:
-        bench = measure.Bench(
-            work,
-            packages,
-            workload,
-            report.steps(chosen),
-            args.jobs,
-            args.rounds,
-            environ,
-            _progress(),
-        )
+        setting = Setting(work, args.jobs, environ)
+        steps = report.steps(chosen)
+        bench = measure.Bench(setting, packages, workload, steps, args.rounds, _progress())
         try:
             bench.run()
         except (QolaError, KeyboardInterrupt) as error:

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from bench import ours, processes
+from bench import ours
 from bench.compiles import (
     Batches,
     Compile,
@@ -136,21 +136,17 @@ class Bench:
     """A run of bench/run.
 
     Attributes:
-        work: an empty directory for all files.
         packages: directory of the pinned CMake and ninja.
         steps: steps by side, see bench.report.steps.
-        jobs: number of concurrent compiles.
         rounds: number of rounds. Names of kernels are sorted, and differ in properties with two
             values: not a power of two, unless it is 1.
     """
 
-    work: Path
+    setting: Setting
     packages: Path
     workload: Workload
     steps: Mapping[str, set[str]]
-    jobs: int
     rounds: int
-    environ: Mapping[str, str]
     progress: Progress
     results: Measurements = field(default_factory=Measurements)
 
@@ -160,17 +156,17 @@ class Bench:
         Raises:
             QolaError: a step failed.
         """
-        tools = link_tools(self.packages, self.work)
+        link_tools(self.packages, self.setting.tools)
         with self._step("preparing: compiler and AITER"):
-            setting = self._prepared(tools)
-        tree = read_tree(setting.aiter)
-        base = plan(self.workload, tree, self.work / "plan/base", more=False)
+            self._prepare()
+        tree = read_tree(self.setting.aiter)
+        base = plan(self.workload, tree, self.setting.work / "plan/base", more=False)
         more = base
         if self.workload.more:
-            more = plan(self.workload, tree, self.work / "plan/more", more=True)
+            more = plan(self.workload, tree, self.setting.work / "plan/more", more=True)
         self.results.kernels = base.counts()
-        self.results.versions = versions(setting)
-        steps, cache = self.steps["ours"], self.work / "cache"
+        self.results.versions = versions(self.setting)
+        steps, cache = self.steps["ours"], self.setting.work / "cache"
         with ExitStack() as stack:
             url = stack.enter_context(self._remote()) if "remote" in steps else None
             options = [f"--remote_cache={url}"] if url else []
@@ -178,7 +174,7 @@ class Bench:
             with ours.stopped_at_end(first):
                 spawns = self._measure_first(first, base)
                 names = {name for batches in base.batches().values() for name in batches}
-                self._measure_contenders(setting, first.repeated(spawns, names), base, more)
+                self._measure_contenders(first.repeated(spawns, names), base, more)
                 if "change" in steps:
                     first.build()  # restarts the server
                     first.write(self.workload.manifest(more=True), wheel_pin())
@@ -199,33 +195,28 @@ class Bench:
         yield
         self.progress(f"  took {time.monotonic() - start:.1f} s")
 
-    def _prepared(self, tools: Path) -> Setting:
+    def _prepare(self) -> None:
         """Fetch compiler and AITER, so that no measurement includes a download."""
-        first = self._ours("prepare", self.work / "no_cache")
+        first = self._ours("prepare", self.setting.work / "no_cache")
         with ours.stopped_at_end(first):
             first.write(self.workload.manifest(more=False), wheel_pin())
             first.build("--nobuild")
-            sdk = self.work / "sdk"
             # hipcc does not quote what it passes on, and canonical repository names have a ~.
-            as_distributed(first.external("qola_rocm_sdk", "sdk"), sdk)
-            aiter = self.work / "aiter_tree"
-            aiter.symlink_to(first.external("aiter", "aiter_meta").parent)
-            torch = None
+            as_distributed(first.external("qola_rocm_sdk", "sdk"), self.setting.sdk)
+            self.setting.aiter.symlink_to(first.external("aiter", "aiter_meta").parent)
             if self.workload.modules:
                 torch = TorchSetting.from_repository(
                     first.external("qola_torch", "torch.bzl").parent,
                     first.external("qola_rocm_headers", "headers/usr/include"),
                 )
-        return Setting(self.work, sdk, aiter, tools, self.jobs, self.environ, torch)
+                self.setting = replace(self.setting, torch=torch)
 
     def _ours(self, name: str, cache: Path, *options: str) -> Ours:
         return Ours(
-            directory=self.work / name,
+            setting=self.setting,
+            directory=self.setting.work / name,
             modules=[*self.workload.parts.values()],
             cache=cache,
-            jobs=self.jobs,
-            log=self.work / "log.txt",
-            environ=self.environ,
             options=(*options, *(_MODULE_OPTIONS if self.workload.modules else ())),
         )
 
@@ -243,12 +234,10 @@ class Bench:
         self._measure_noop("ours", first.build)
         return spawns
 
-    def _measure_contenders(
-        self, setting: Setting, repeated: Repeated, base: Planned, more: Planned
-    ) -> None:
+    def _measure_contenders(self, repeated: Repeated, base: Planned, more: Planned) -> None:
         """Measure the builds of the contenders, in rounds in which all sides compile."""
         flags = sdk_facts()["optional_flags"]
-        every = AiterNinja(setting, self.workload, flags), CkCmake(setting, self.workload, flags)
+        every = (kind(self.setting, self.workload, flags) for kind in (AiterNinja, CkCmake))
         builds = {build.name: _Parts(build) for build in every if build.name in self.steps}
         for side, parts in builds.items():
             with self._step(f"{CONTENDERS[side]}: preparing"):
@@ -262,12 +251,12 @@ class Bench:
                     self._add_costs(side, theirs_per_kernel, costs, base)
             if kinds:
                 with self._step(f"round {index + 1} of {rounds}: ours"):
-                    costs = repeated.compile(setting, host="host" in kinds)
+                    costs = repeated.compile(self.setting, host="host" in kinds)
                     self._add_costs("ours", ours_per_kernel, costs, base)
         for side, parts in builds.items():
             with self._step(f"{CONTENDERS[side]}: dispatch and link"):
                 parts.programs.append(parts.build.ninja())
-            self.results.add(side, totals(parts.programs, parts.compiles, self.jobs))
+            self.results.add(side, totals(parts.programs, parts.compiles, self.setting.jobs))
             self.results.add(side, peaks([*parts.programs, *parts.rounds]))
             library = {direction: parts.build.library(direction) for direction in base.kernels}
             self._measure_libraries(side, library, base)
@@ -320,10 +309,10 @@ class Bench:
 
     @contextmanager
     def _remote(self) -> Iterator[str]:
-        log = self.work / "log.txt"
         with self._step("preparing: nginx"):
-            start = ours.fetch_cache_server(self.work, log, self.environ)
-        with ours.cache_server(start, self.work / "remote_cache", log) as url:
+            start = ours.fetch_cache_server(self.setting)
+        directory = self.setting.work / "remote_cache"
+        with ours.cache_server(start, directory, self.setting.log) as url:
             yield url
 
 
@@ -334,14 +323,12 @@ _MODULE_OPTIONS = ("--@qola//:torch=cpu_check",)
 _NEVER_CACHED = ("SymlinkTree", "FileWrite", "TemplateExpand")
 
 
-def link_tools(packages: Path, work: Path) -> Path:
-    """Return a directory with the programs ninja and cmake of the pinned wheels."""
-    programs = work / "programs"
+def link_tools(packages: Path, programs: Path) -> None:
+    """Make a directory with the programs ninja and cmake of the pinned wheels."""
     programs.mkdir()
     # The wheel's own bin/cmake is a script that needs the package on Python's path.
     (programs / "cmake").symlink_to(packages / "cmake/data/bin/cmake")
     (programs / "ninja").symlink_to(packages / "bin/ninja")
-    return programs
 
 
 def wheel_pin() -> dict[str, str]:
@@ -352,10 +339,8 @@ def wheel_pin() -> dict[str, str]:
 def versions(setting: Setting) -> dict[str, str]:
     """Return the versions of all programs and sources."""
 
-    def version_of(*command: str) -> str:
-        output = processes.run(
-            command, setting.log, cwd=setting.work, environ=setting.rocm_environ()
-        ).output
+    def version_of(program: str) -> str:
+        output = setting.run([setting.tools / program, "--version"], setting.work).output
         return output.splitlines()[0].split()[-1] if output else ""
 
     facts = sdk_facts()
@@ -365,7 +350,7 @@ def versions(setting: Setting) -> dict[str, str]:
         "clang": facts["clang_version"],
         "HIP": facts["hip_version"],
         "Bazel": (ROOT / ".bazelversion").read_text(encoding="utf-8").strip(),
-        "CMake": version_of(str(setting.tools / "cmake"), "--version"),
-        "ninja": version_of(str(setting.tools / "ninja"), "--version"),
+        "CMake": version_of("cmake"),
+        "ninja": version_of("ninja"),
         "Python": ".".join(map(str, sys.version_info[:3])),
     }

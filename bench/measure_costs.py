@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.setting import processor
 from bench.test_costs import profile_seconds
 from qola.aiter.tree import read_tree
 from qola.common.folder import Folder
@@ -313,12 +314,7 @@ def record_build(events: str, manifest: str, module: str) -> dict[str, Any]:
         for name in ("userTime", "systemTime"):
             seconds[part] += float(action.get(name, "0s").removesuffix("s"))
     found = {f"{part}_cpu_seconds": round(n, 1) for part, n in seconds.items()}
-    return {"module": module, "manifest": manifest, "cpu": _cpu_model(), **found}
-
-
-def _cpu_model() -> str:
-    match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    return match[1] if match else "unknown processor"
+    return {"module": module, "manifest": manifest, "cpu": processor(), **found}
 
 
 def _rounded(row: RoleCost) -> dict[str, Any]:
@@ -368,7 +364,7 @@ def main() -> None:
     if args.triton:
         with tempfile.TemporaryDirectory() as work:
             costs = replace(costs, triton=tuple(measure_triton(Path(work))))
-        costs = replace(costs, measured_triton=f"triton {version('triton')}; {_cpu_model()}")
+        costs = replace(costs, measured_triton=f"triton {version('triton')}; {processor()}")
     else:
         built, plans = Built(args.bin, args.profile), list(make_plans(args.aiter))
         if args.compare:
@@ -376,7 +372,7 @@ def main() -> None:
             return
         costs = measure(costs, (one for plan in plans for one in built.compiles(plan)))
         if args.profile:
-            costs = replace(costs, cpu=_cpu_model())
+            costs = replace(costs, cpu=processor())
     COSTS.write_text(to_text(costs), encoding="utf-8")
 
 

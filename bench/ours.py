@@ -78,15 +78,12 @@ class Ours:
 
     Attributes:
         directory: contains workspace/ and output_base/.
-        jobs: number of concurrent actions.
     """
 
+    setting: Setting
     directory: Path
     modules: Sequence[str]
     cache: Path
-    jobs: int
-    log: Path
-    environ: Mapping[str, str]
     options: Sequence[str] = ()
 
     @property
@@ -115,7 +112,7 @@ class Ours:
         """
         return self.bazel(
             "build",
-            f"--jobs={self.jobs}",
+            f"--jobs={self.setting.jobs}",
             *self.options,
             *more,
             "--",
@@ -135,9 +132,9 @@ class Ours:
                 *("bazel", f"--output_base={self.output_base}", "--max_idle_secs=600"),
                 *(command, "--color=no", "--curses=no", *arguments),
             ],
-            self.log,
+            self.setting.log,
             cwd=self.directory / "workspace",
-            environ=child_environment(self.environ),
+            environ=child_environment(self.setting.environ),
             roots=self._server,
         )
 
@@ -245,13 +242,14 @@ def remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def fetch_cache_server(work: Path, log: Path, environ: Mapping[str, str]) -> Path:
+def fetch_cache_server(setting: Setting) -> Path:
     """Fetch //tools/remote:nginx_cache; return a script that starts it."""
-    bazel = ["bazel", f"--output_base={work / 'nginx_output_base'}"]
-    path = work / "nginx.sh"
+    bazel = ["bazel", f"--output_base={setting.work / 'nginx_output_base'}"]
+    path = setting.work / "nginx.sh"
     arguments = ["--symlink_prefix=/", f"--script_path={path}", "//tools/remote:nginx_cache"]
+    environ = child_environment(setting.environ)
     for command in (["run", *arguments], ["shutdown"]):
-        processes.run([*bazel, *command], log, cwd=ROOT, environ=child_environment(environ))
+        processes.run([*bazel, *command], setting.log, cwd=ROOT, environ=environ)
     return path
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from bench import processes
 from bench.compiles import TIMED, Compile, read_compiles
 from bench.processes import Run
 from bench.setting import Setting, place_flags
@@ -130,9 +129,7 @@ class NinjaBuild(ABC):
 
     def run(self, command: Sequence[str | Path]) -> Run:
         """Run a program in the build directory, in the environment of the SDK."""
-        return processes.run(
-            command, self.setting.log, cwd=self.directory, environ=self.setting.rocm_environ()
-        )
+        return self.setting.run(command, self.directory)
 
 
 @dataclass(frozen=True)
@@ -261,15 +258,12 @@ class AiterNinja(NinjaBuild):
         return Module(module.name, tuple(sources), tuple(flags))
 
     def _generate(self, direction: str, pattern: str, blob: Path) -> Run:
-        return processes.run(
+        return self.run(
             [
                 *(sys.executable, "-B", self.setting.generator, "--targets", ARCH),
                 *("-d", direction, "--receipt", str(RECEIPT), "--filter", pattern),
                 *("--output_dir", blob),
-            ],
-            self.setting.log,
-            cwd=self.directory,
-            environ=self.setting.environ,
+            ]
         )
 
     def _check(self, planned: Planned) -> None:

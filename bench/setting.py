@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import processes
+from bench.processes import Run
 from rules.rocm.lay_out_sdk import ALIASES, wrapper
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,15 +59,12 @@ class Setting:
     """Directories and environment.
 
     Attributes:
-        torch: None for workloads without Python modules.
-        tools: directory with the programs ninja and cmake.
+        work: directory for all files.
         jobs: number of concurrent compiles.
+        torch: None for workloads without Python modules.
     """
 
     work: Path
-    sdk: Path
-    aiter: Path
-    tools: Path
     jobs: int
     environ: Mapping[str, str]
     torch: TorchSetting | None = None
@@ -73,6 +73,21 @@ class Setting:
     def log(self) -> Path:
         """The file for the output of programs."""
         return self.work / "log.txt"
+
+    @property
+    def sdk(self) -> Path:
+        """The compiler as a distribution has it."""
+        return self.work / "sdk"
+
+    @property
+    def tools(self) -> Path:
+        """Directory with the programs ninja and cmake."""
+        return self.work / "programs"
+
+    @property
+    def aiter(self) -> Path:
+        """The AITER tree."""
+        return self.work / "aiter_tree"
 
     @property
     def ck(self) -> Path:
@@ -93,6 +108,10 @@ class Setting:
             "PATH": f"{self.tools}:{self.environ.get('PATH', '')}",
             "ROCM_PATH": str(self.sdk / "rocm"),
         }
+
+    def run(self, command: Sequence[str | Path], directory: Path) -> Run:
+        """Run a program in a directory, in the environment of the SDK."""
+        return processes.run(command, self.log, cwd=directory, environ=self.rocm_environ())
 
 
 def place_flags(sdk: Path) -> list[str]:
@@ -122,3 +141,10 @@ def sdk_facts() -> dict[str, Any]:
     """Return the versions of the pinned compiler and the optional flags that it accepts."""
     found: dict[str, Any] = json.loads((ROOT / "third_party/rocm/sdk.json").read_text("utf-8"))
     return found
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    found = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
+    return found[1] if found else "unknown processor"
