@@ -2,57 +2,44 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from qola.aiter.module_kinds import Include, ModuleKind, classify
-from qola.aiter.tree import AiterTree, read_tree
+from qola.aiter.tree import read_tree
 from tests.support.folders import write
+from tests.support.later_tree import add_modules, write_later_tree
 
-CONFIG = "aiter/jit/optCompilerConfig.json"
 
-
-@pytest.fixture(scope="module")
-def tree(aiter_tree: Path) -> AiterTree:
-    return read_tree(aiter_tree)
+OWN = {"srcs": ["f'{AITER_CSRC_DIR}/own/own.cu'"]}
 
 
 @pytest.fixture
-def small(tree: AiterTree, tmp_path: Path) -> Path:
-    """Return a tree with one module, `module_own`, whose source includes one header."""
-    generator = "3rdparty/composable_kernel/example/ck_tile/01_fmha/generate.py"
-    real = json.loads((tree.root / CONFIG).read_text("utf-8"))
-    config = {
-        "libmha_fwd": real["libmha_fwd"],
-        "module_own": {"srcs": ["f'{AITER_CSRC_DIR}/own/own.cu'"]},
-    }
+def small(tmp_path: Path) -> Path:
+    """Return a tree with a module, `module_own`, whose source includes one header."""
+    root = write_later_tree(tmp_path)
+    add_modules(root, {"module_own": OWN})
     files = {
         "csrc/own/own.cu": '#include "own.h"\n',
         "csrc/own/own.h": "#include <cstdint>\n",
         "csrc/include/far.h": "#pragma once\n",
-        generator: (tree.root / tree.fmha_dir / "generate.py").read_text(),
-        CONFIG: json.dumps(config),
     }
-    return write(tmp_path, files)
+    return write(root, files)
 
 
-def own_kind(root: Path, entry: Mapping[str, object] | None = None) -> ModuleKind:
-    if entry:
-        config = json.loads((root / CONFIG).read_text())
-        config["module_own"].update(entry)
-        (root / CONFIG).write_text(json.dumps(config))
+def own_kind(root: Path, **changes: object) -> ModuleKind:
+    add_modules(root, {"module_own": {**OWN, **changes}})
     return classify(read_tree(root), "module_own")
 
 
-def test_modules_of_the_wheel(tree: AiterTree) -> None:
+def test_modules_of_the_wheel(aiter_tree: Path) -> None:
     """Prevents: qola reports that a module needs PyTorch although it does not, or the reverse.
 
     Entries of three modules query PyTorch, which is not there.
     """
+    tree = read_tree(aiter_tree)
     kinds = {name: classify(tree, name) for name in tree.module_names()}
     assert Counter(kind.kind for kind in kinds.values()) == {
         "needs_torch": 62,
@@ -91,7 +78,7 @@ def test_similar_names_are_not_pytorch(small: Path) -> None:
 def test_torch_exclude_is_respected(small: Path) -> None:
     """Prevents: qola rejects a module that AITER builds without PyTorch (torch_exclude)."""
     (small / "csrc/own/own.h").write_text("#include <torch/all.h>\n#include <Python.h>\n")
-    assert own_kind(small, {"torch_exclude": "True"}) == ModuleKind(
+    assert own_kind(small, torch_exclude="True") == ModuleKind(
         "torch_free", python=Include("csrc/own/own.h", "Python.h")
     )
 
@@ -99,8 +86,7 @@ def test_torch_exclude_is_respected(small: Path) -> None:
 def test_dropped_sources_are_ignored(small: Path) -> None:
     """Prevents: qola rejects a module because of a source that its manifest drops."""
     (small / "csrc/own/bind.cu").write_text("#include <torch/all.h>\n")
-    entry = {"srcs": ["f'{AITER_CSRC_DIR}/own'"]}
-    assert own_kind(small, entry).kind == "needs_torch"
+    assert own_kind(small, srcs=["f'{AITER_CSRC_DIR}/own'"]).kind == "needs_torch"
     assert classify(read_tree(small), "module_own", drop_srcs=["bind.cu"]).kind == "torch_free"
     only = [("srcs", ("f'{AITER_CSRC_DIR}/own/own.cu'",))]
     assert classify(read_tree(small), "module_own", overrides=only).kind == "torch_free"
