@@ -180,7 +180,7 @@ class Ours:
                 run = [str(TIMED), "env", "-i", "-C", place.name, *environ]
                 commands[name] = shlex.join([*run, *arguments])
                 (digests[name],) = (
-                    digest for path, digest in spawn.output_digests.items() if path.endswith(".o")
+                    digest for path, digest in spawn.outputs.items() if path.endswith(".o")
                 )
         if missing := sorted(set(names) - commands.keys()):
             text = f"no action for {len(missing)} batches, such as {missing[0]}"

@@ -19,28 +19,14 @@ COMPILED, KEPT = "compiled", "output tree"
 
 
 @dataclass(frozen=True)
-class LoggedFile:
-    """A file that an action read or wrote.
-
-    Attributes:
-        digest: hexadecimal digest of its content; the target of a symbolic link that was not
-            followed; "" for an output that was not written.
-        size: in bytes.
-    """
-
-    path: str
-    digest: str
-    size: int
-
-
-@dataclass(frozen=True)
 class Spawn:
     """An action that ran, or whose result came from a cache.
 
     Attributes:
         runner: executor or cache: remote, linux-sandbox, disk cache hit, ...
-        inputs: files that it may read.
-        outputs: files that it wrote, and declared files that it did not write.
+        inputs: files that it may read: hexadecimal digest of the content by path; for a symbolic
+            link that was not followed, its target.
+        outputs: digests of the files that it wrote, "" for a declared file that it did not write.
         seconds: wall time without waiting for a slot; 0.0 if the log has none.
         start: UTC start time, "" if the log has none.
     """
@@ -51,8 +37,8 @@ class Spawn:
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     properties: Mapping[str, str]
-    inputs: tuple[LoggedFile, ...]
-    outputs: tuple[LoggedFile, ...]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
     exit_code: int
     seconds: float = 0.0
     start: str = ""
@@ -63,24 +49,14 @@ class Spawn:
         return "cache hit" in self.runner
 
     @property
-    def input_digests(self) -> dict[str, str]:
-        """Digest of each input by path."""
-        return {file.path: file.digest for file in self.inputs}
-
-    @property
-    def output_digests(self) -> dict[str, str]:
-        """Digest of each output by path."""
-        return {file.path: file.digest for file in self.outputs}
-
-    @property
     def name(self) -> str:
         """Name of the target without its package; of a kernel's compile, that of the kernel."""
-        return action_name(self.mnemonic, self.label, self.outputs[0].path if self.outputs else "")
+        return action_name(self.mnemonic, self.label, next(iter(self.outputs), ""))
 
     @property
     def key(self) -> tuple[str, ...]:
         """Identifies the action in other logs: the paths of its outputs, sorted."""
-        return tuple(sorted(file.path for file in self.outputs))
+        return tuple(sorted(self.outputs))
 
 
 def read_spawns(log: Path) -> Iterator[Spawn]:
@@ -112,13 +88,13 @@ def _spawn(entry: _Entry) -> Spawn:
     metrics = entry.get("metrics", {})
     # Setting up a sandbox counts, waiting for a slot does not.
     total, waited = (parse_duration(metrics.get(n, "0s")) for n in ("totalTime", "queueTime"))
-    written = tuple(map(_file, entry.get("actualOutputs", ())))
+    written = dict(map(_file, entry.get("actualOutputs", ())))
     # The log lists the files of a directory, below the declared path.
-    missing = tuple(
-        LoggedFile(_printable(path), "", 0)
+    missing = {
+        _printable(path): ""
         for path in entry.get("listedOutputs", ())
-        if not any(f.path == path or f.path.startswith(path + "/") for f in written)
-    )
+        if not any(file == path or file.startswith(path + "/") for file in written)
+    }
     return Spawn(
         _printable(entry.get("targetLabel", "")),
         _printable(entry["mnemonic"]),
@@ -126,8 +102,8 @@ def _spawn(entry: _Entry) -> Spawn:
         tuple(entry["commandArgs"]),
         {v["name"]: v.get("value", "") for v in entry.get("environmentVariables", ())},
         {p["name"]: p["value"] for p in (entry.get("platform") or {}).get("properties", ())},
-        tuple(map(_file, entry.get("inputs", ()))),
-        written + missing,
+        dict(map(_file, entry.get("inputs", ()))),
+        written | missing,
         int(entry.get("exitCode", 0)),
         total - waited,
         timestamp(metrics.get("startTime", "")),
@@ -164,10 +140,10 @@ def timestamp(text: str) -> str:
     return f"{match[1]}Z" if match else ""
 
 
-def _file(entry: _Entry) -> LoggedFile:
-    digest = entry.get("digest") or {}
-    name = digest.get("hash", "") or entry.get("symlinkTargetPath", "")
-    return LoggedFile(_printable(entry["path"]), name, int(digest.get("sizeBytes", 0)))
+def _file(entry: _Entry) -> tuple[str, str]:
+    """Return path and digest of a file."""
+    digest = (entry.get("digest") or {}).get("hash", "")
+    return _printable(entry["path"]), digest or entry.get("symlinkTargetPath", "")
 
 
 def _objects(log: Iterable[str]) -> Iterator[_Entry]:

@@ -12,7 +12,6 @@ from qola.aiter.tree import read_tree
 from tests.support.folders import write
 from tests.support.later_tree import add_modules, write_later_tree
 
-
 OWN = {"srcs": ["f'{AITER_CSRC_DIR}/own/own.cu'"]}
 
 

@@ -64,7 +64,7 @@ def test_manifests_share_kernels(consumer: Bazel) -> None:
     keys: dict[str, set[object]] = {}
     for spawn in consumer.spawns("@qola_left//:libmha_fwd", "@qola_right//:libmha_fwd"):
         if spawn.mnemonic == KERNEL_COMPILE:
-            key = spawn.arguments, *sorted(spawn.input_digests.items())
+            key = spawn.arguments, *sorted(spawn.inputs.items())
             keys.setdefault(spawn.name, set()).add(key)
             assert spawn.cached
     assert keys.keys() == compiled[0]

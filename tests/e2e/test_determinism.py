@@ -149,7 +149,7 @@ def test_really_built_twice(builds: tuple[Built, Built]) -> None:
         cached = [spawn.label for spawn in built.spawns if spawn.cached]
         assert cached == []
         compiles = [spawn for spawn in built.spawns if spawn.mnemonic == "QolaCompile"]
-        read = {Path(path).name for spawn in compiles for path in spawn.input_digests}
+        read = {Path(path).name for spawn in compiles for path in spawn.inputs}
         assert len([name for name in read if name.startswith("fmha_fwd_d32_fp16_batch")]) >= 2
 
 

@@ -168,7 +168,7 @@ def compiles(spawns: list[Spawn]) -> list[Spawn]:
 
 
 def digests(spawns: list[Spawn]) -> dict[str, str]:
-    return {file.path: file.digest for spawn in spawns for file in spawn.outputs}
+    return {path: digest for spawn in spawns for path, digest in spawn.outputs.items()}
 
 
 def test_a_kernel_compiled_on_a_worker_is_the_same(consumer: Bazel, server: Server) -> None:

@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 
 from qola.cli.command_line import main
 from qola.report.data import ReportError
-from qola.report.execution_log import Compile, LoggedFile, parse_spawns, summarize_log
+from qola.report.execution_log import Compile, parse_spawns, summarize_log
 from qola.report.library import read_library
 from qola.report.write import libraries_in, read_date, read_log, read_plan
 from qola_base.code_object.elf import Elf
@@ -100,9 +100,9 @@ def test_libraries_of_a_bundle(tmp_path: Path) -> None:
 
 def log_entry(name: str, total_time: str, **changes: Any) -> dict[str, Any]:
     """Return a log entry of a compile."""
-    output = file(f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o", "o", 7)
+    output = file(f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o", "o")
     fields = {"mnemonic": "QolaCompile", "metrics": {"totalTime": total_time}}
-    return entry(f"@@k//fwd:{name}", [file(f"{name}.cpp", "c", 10)], [output], **fields | changes)
+    return entry(f"@@k//fwd:{name}", [file(f"{name}.cpp", "c")], [output], **fields | changes)
 
 
 def test_entries_of_a_log() -> None:
@@ -115,7 +115,7 @@ def test_entries_of_a_log() -> None:
     )
     assert (first.label, first.runner, second.runner) == ("@@k//fwd:a", "local", "disk cache hit")
     assert (first.properties, second.properties) == ({"OSFamily": "linux"}, {})
-    assert (first.inputs, first.name) == ((LoggedFile("a.cpp", "c", 10),), "a")
+    assert (first.inputs, first.name) == ({"a.cpp": "c"}, "a")
     assert (first.seconds, second.seconds) == (20.0, 0.0)
     with pytest.raises(ValueError, match="'1200' is not a duration"):
         spawns(log_entry("a", "1200"))

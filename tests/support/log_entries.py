@@ -8,8 +8,8 @@ from typing import Any
 from qola.report.execution_log import Spawn, parse_spawns
 
 
-def file(path: str, digest: str, size: int = 1) -> dict[str, Any]:
-    return {"path": path, "digest": {"hash": digest, "sizeBytes": str(size)}}
+def file(path: str, digest: str) -> dict[str, Any]:
+    return {"path": path, "digest": {"hash": digest, "sizeBytes": "1"}}
 
 
 def entry(

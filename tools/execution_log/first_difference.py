@@ -80,7 +80,7 @@ def _topological(keys: Iterable[Outputs], spawns: Iterable[Spawn]) -> list[Outpu
     maker = {path: key for key in keys for path in key}
     graph: dict[Outputs, list[Outputs]] = {}
     for spawn in spawns:
-        makers = {maker[file.path]: None for file in spawn.inputs if file.path in maker}
+        makers = {maker[path]: None for path in spawn.inputs if path in maker}
         graph.setdefault(spawn.key, []).extend(key for key in makers if key != spawn.key)
     try:
         return list(TopologicalSorter(graph).static_order())
@@ -104,8 +104,8 @@ def _facts(spawn: Spawn | None) -> object:
         spawn.mnemonic,
         spawn.arguments,
         spawn.environment,
-        spawn.input_digests,
-        spawn.output_digests,
+        spawn.inputs,
+        spawn.outputs,
     )
 
 
@@ -132,8 +132,8 @@ def render(difference: Difference) -> str:
     changed = [line for line in ndiff(one.arguments, other.arguments) if line[0] in "-+"]
     lines += _part("arguments", changed)
     lines += _part("environment", _entries_that_differ(one.environment, other.environment))
-    lines += _part("inputs", _entries_that_differ(one.input_digests, other.input_digests))
-    lines += _part("outputs", _entries_that_differ(one.output_digests, other.output_digests))
+    lines += _part("inputs", _entries_that_differ(one.inputs, other.inputs))
+    lines += _part("outputs", _entries_that_differ(one.outputs, other.outputs))
     lines.append(f"  meaning   {_meaning(one, other, difference.outputs)}")
     return "\n".join(lines)
 
@@ -159,7 +159,7 @@ def _shown(value: str | None) -> str:
 
 
 def _meaning(one: Spawn, other: Spawn, outputs: frozenset[str]) -> str:
-    read, other_read = one.input_digests, other.input_digests
+    read, other_read = one.inputs, other.inputs
     names = sorted(path for path in {*read, *other_read} if read.get(path) != other_read.get(path))
     if names:
         # Outputs of actions in the logs were compared before.
@@ -170,7 +170,7 @@ def _meaning(one: Spawn, other: Spawn, outputs: frozenset[str]) -> str:
         )
     if one.arguments != other.arguments or one.environment != other.environment:
         return "the commands differ: they contain a path, a user name or a variable"
-    if one.output_digests != other.output_digests:
+    if one.outputs != other.outputs:
         return "equal command, environment and inputs, different outputs: not deterministic"
     return "the same action belongs to different targets"
 
