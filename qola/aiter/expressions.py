@@ -146,38 +146,33 @@ class _Evaluator:
         self._names = names
 
     def value(self, node: ast.AST) -> Value:
-        # Only node types in this table can be evaluated.
-        handlers: dict[type[ast.AST], Callable[..., Value]] = {
-            ast.Constant: self._constant,
-            ast.JoinedStr: self._joined,
-            ast.FormattedValue: self._formatted,
-            ast.Name: self._named,
-            ast.Attribute: self._named,
-            ast.Call: self._call,
-            ast.Subscript: self._subscript,
-            ast.Compare: self._compare,
-            ast.BoolOp: self._bool_op,
-            ast.IfExp: self._conditional,
-        }
-        handler = handlers.get(type(node))
-        if handler is None:
-            raise RefusedError(f"{_source(node)}: a {type(node).__name__} is not accepted")
-        return handler(node)
-
-    def _constant(self, node: ast.Constant) -> Value:
-        if node.value is None or isinstance(node.value, (str, int)):
-            return node.value
-        raise RefusedError(
-            f"{_source(node)}: a {type(node.value).__name__} constant is not accepted"
-        )
-
-    def _joined(self, node: ast.JoinedStr) -> str:
-        return "".join(str(self.value(part)) for part in node.values)
-
-    def _formatted(self, node: ast.FormattedValue) -> str:
-        if node.conversion not in (-1, ord("s")) or node.format_spec is not None:
-            raise RefusedError(f"{_source(node.value)}: a conversion or format specification")
-        return str(self.value(node.value))
+        # Nothing else can be evaluated.
+        match node:
+            case ast.Constant(value=str() | int() | None as constant):
+                return constant
+            case ast.Constant(value=constant):
+                kind = type(constant).__name__
+                raise RefusedError(f"{_source(node)}: a {kind} constant is not accepted")
+            case ast.JoinedStr(values=parts):
+                return "".join(str(self.value(part)) for part in parts)
+            case ast.FormattedValue(value=part, conversion=conversion, format_spec=form):
+                if conversion not in (-1, ord("s")) or form is not None:
+                    raise RefusedError(f"{_source(part)}: a conversion or format specification")
+                return str(self.value(part))
+            case ast.Name() | ast.Attribute():
+                return self._named(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Compare():
+                return self._compare(node)
+            case ast.BoolOp():
+                return self._bool_op(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                # As in Python, only the selected branch is evaluated.
+                return self.value(body if self.value(test) else orelse)
+        raise RefusedError(f"{_source(node)}: a {type(node).__name__} is not accepted")
 
     def _named(self, node: ast.Name | ast.Attribute) -> str:
         dotted = _dotted(node)
@@ -289,7 +284,3 @@ class _Evaluator:
         if refused is not None:
             raise refused
         return not decides
-
-    def _conditional(self, node: ast.IfExp) -> Value:
-        # As in Python, only the selected branch is evaluated.
-        return self.value(node.body if self.value(node.test) else node.orelse)
