@@ -15,8 +15,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from tools.remote.loopback import listening
 from tools.remote.programs import Programs
@@ -204,20 +205,11 @@ def main() -> int:
     # `bazel run` changes the directory.
     here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
 
-    def absolute(path: Path | None) -> Path | None:
-        return (here / path.expanduser()).absolute() if path else None
+    def absolute(value: Any) -> Any:
+        return (here / value.expanduser()).absolute() if isinstance(value, Path) else value
 
-    settings = Settings(
-        directory=(here / parsed.directory.expanduser()).absolute(),
-        port=parsed.port,
-        address=parsed.address,
-        writers=absolute(parsed.writers),
-        readers=absolute(parsed.readers),
-        certificate=absolute(parsed.certificate),
-        key=absolute(parsed.key),
-        client_ca=absolute(parsed.client_ca),
-        access_log=absolute(parsed.access_log),
-    )
+    names = [field.name for field in fields(Settings)]
+    settings = Settings(**{name: absolute(getattr(parsed, name)) for name in names})
     if parsed.print_config:
         print(configuration(settings), end="")
         return 0

@@ -61,6 +61,16 @@ http {{
   }}
 }}
 """
+#: A gRPC message: ServerCapabilities of version 2.0, with execution and SHA-256. A field is its
+#: number and kind, for a message its size, and the content.
+_CAPABILITIES = bytes.fromhex(
+    "00 0000001e"  # not compressed; size
+    # cache_capabilities: SHA-256; the action cache may be written; batches of 4 MiB, which is
+    # gRPC's default; absolute links are allowed.
+    "0a0e 0a0101 12020801 2080808002 2802"
+    "1204 0801 1001"  # execution_capabilities: SHA-256, enabled
+    "2202 0802 2a02 0802"  # the lowest and the highest version of the API: 2.0
+)
 
 
 @dataclass(frozen=True)
@@ -72,56 +82,34 @@ class Server:
     storage: Path
 
 
-def _field(number: int, *content: bytes) -> bytes:
-    """Encode a message as a field of a protocol buffer."""
-    joined = b"".join(content)
-    return bytes([number << 3 | 2, len(joined)]) + joined
+def runner_options(programs: Programs, directory: Path, *, isolated: bool) -> list[str]:
+    """Return the options by which a server or worker runs actions; the runner is in directory/bin.
 
-
-def _integer(number: int, value: int) -> bytes:
-    encoded = bytearray([number << 3])
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-def capabilities() -> bytes:
-    """Return a gRPC message: ServerCapabilities of version 2.0, with execution and SHA-256."""
-    sha256, allowed, version = 1, 2, _integer(1, 2)
-    cache = (
-        _field(1, bytes([sha256])),  # digest_functions
-        _field(2, _integer(1, 1)),  # action_cache_update_capabilities: update_enabled
-        _integer(4, 4 << 20),  # max_batch_total_size_bytes: gRPC's default
-        _integer(5, allowed),  # symlink_absolute_path_strategy
-    )
-    execution = (_integer(1, sha256), _integer(2, 1))  # digest_function, exec_enabled
-    message = _field(1, *cache) + _field(2, *execution) + _field(4, version) + _field(5, version)
-    return b"\0" + len(message).to_bytes(4, "big") + message
-
-
-def runner_arguments(isolated: bool, directory: Path) -> list[str]:
-    """Return the runner's options; an isolated action gets a root directory in `directory`."""
-    if not isolated:
-        # The server's environment must not be an input of actions.
-        return ["--clearenv"]
-    root = shell_root(directory / "root")
-    return [f"--ro-bind-mount={root / name}:/{name}" for name in ("bin", "lib", "lib64")]
+    Args:
+        isolated: an action gets a root directory of its own.
+    """
+    wrappers = directory / "bin"
+    wrappers.mkdir()
+    programs.wrapper("bwrap", wrappers)
+    runner = "buildbox-run-bubblewrap" if isolated else "buildbox-run-hosttools"
+    # The server's environment must not be an input of actions.
+    arguments = ["--clearenv"]
+    if isolated:
+        root = shell_root(directory / "root")
+        arguments = [f"--ro-bind-mount={root / name}:/{name}" for name in ("bin", "lib", "lib64")]
+    return [
+        f"--buildbox-run={programs.wrapper(runner, wrappers)}",
+        *(f"--runner-arg={argument}" for argument in arguments),
+    ]
 
 
 def _casd_command(
     programs: Programs, directory: Path, port: int, jobs: int, isolated: bool
 ) -> list[str]:
-    wrappers = directory / "bin"
-    wrappers.mkdir()
-    programs.wrapper("bwrap", wrappers)
-    runner = "buildbox-run-bubblewrap" if isolated else "buildbox-run-hosttools"
-    arguments = runner_arguments(isolated, directory)
     return [
         *programs.command("buildbox-casd"),
         f"--bind=127.0.0.1:{port}",
-        f"--buildbox-run={programs.wrapper(runner, wrappers)}",
-        *(f"--runner-arg={argument}" for argument in arguments),
+        *runner_options(programs, directory, isolated=isolated),
         f"--jobs={jobs}",
         "--log-level=warning",
         str(directory / "storage"),
@@ -132,7 +120,7 @@ def _nginx_command(programs: Programs, directory: Path, port: int, casd_port: in
     (directory / "tmp").mkdir()
     answer = directory / "answers" / GET_CAPABILITIES
     answer.parent.mkdir(parents=True)
-    answer.write_bytes(capabilities())
+    answer.write_bytes(_CAPABILITIES)
     # Root's nginx would become "nobody", who may not read the directory.
     user = "" if os.getuid() else f"user {pwd.getpwuid(0).pw_name};\n"
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

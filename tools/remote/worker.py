@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.remote.loopback import free_port
 from tools.remote.programs import Programs, unpacked
-from tools.remote.reapi import runner_arguments, running
+from tools.remote.reapi import runner_options, running
 
 #: Properties of this machine, from the platform lexicon of the Remote Execution API.
 PLATFORM = {"ISA": "x86-64", "OSFamily": "linux"}
@@ -37,16 +37,11 @@ def worker_command(
     programs: Programs, grid: str, port: int, jobs: int, properties: Sequence[str], directory: Path
 ) -> list[str]:
     """Return the command of a worker, which runs each action in its own root directory."""
-    wrappers = directory / "bin"
-    wrappers.mkdir()
-    programs.wrapper("bwrap", wrappers)
-    runner = programs.wrapper("buildbox-run-bubblewrap", wrappers)
     return [
         *programs.command("buildbox-worker"),
         f"--bots-remote={grid}",
         f"--cas-remote=http://127.0.0.1:{port}",
-        f"--buildbox-run={runner}",
-        *(f"--runner-arg={argument}" for argument in runner_arguments(True, directory)),
+        *runner_options(programs, directory, isolated=True),
         f"--concurrent-jobs={jobs}",
         *(f"--platform={name}={value}" for name, value in sorted(PLATFORM.items())),
         *(f"--platform={text}" for text in properties),
