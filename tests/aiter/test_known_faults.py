@@ -1,4 +1,4 @@
-"""Known missing_patches of AITER that only a patch corrects: reported only for affected trees."""
+"""Known faults of AITER that only a patch corrects: reported only for affected trees."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from qola.aiter.known_faults import known_faults
 from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
+from tests.support.folders import write
 from tests.support.later_tree import write_later_tree
 
 BWD = "csrc/cpp_itfs/mha_bwd.cu"
@@ -38,10 +39,8 @@ SOURCES = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> AiterTree:
-    root = write_later_tree(tmp_path / "tree")
-    (root / TABLE).parent.mkdir(parents=True)
-    (root / TABLE).write_text(f"{HEADER}bf16,128,128,0,a,b\nbf16,128,128,2,a,b\n")
-    return read_tree(root)
+    table = f"{HEADER}bf16,128,128,0,a,b\nbf16,128,128,2,a,b\n"
+    return read_tree(write(write_later_tree(tmp_path), {TABLE: table}))
 
 
 def missing_patches(

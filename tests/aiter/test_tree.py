@@ -170,16 +170,12 @@ def test_later_tuning_tables(tmp_path: Path) -> None:
     root = make_tree(tmp_path, entry, core=core)
     flags = read_tree(root).module("libmha_fwd").flags_cc
     assert flags == (f"-DT={TREE_TOKEN}/aiter/configs/tuned_fmoe.csv",)
-    (root / "aiter/configs/model_configs").mkdir(parents=True)
-    (root / "aiter/configs/model_configs/tuned_fmoe_big.csv").touch()
-    tree = read_tree(root)
+    tree = read_tree(write(root, {"aiter/configs/model_configs/tuned_fmoe_big.csv": ""}))
     (path,) = tree.merged_tables
     assert path == f"{TREE_TOKEN}/aiter/configs/merged/tuned_fmoe.csv"
     assert tree.module("libmha_fwd").flags_cc == (f"-DT={path}",)
-    (root / "aiter/configs/tuned_fmoe.csv").touch()
-    (root / "aiter/configs/untuned_fmoe.csv").touch()
-    (root / "aiter/configs/model_configs/tuned_fmoe_alpha.csv").touch()
-    (root / "aiter/configs/model_configs/untuned_fmoe_big.csv").touch()
+    more = ("tuned_fmoe", "untuned_fmoe", "model_configs/tuned_fmoe_alpha")
+    write(root, {f"aiter/configs/{n}.csv": "" for n in (*more, "model_configs/untuned_fmoe_big")})
     table = read_tree(root).merged_tables[path]
     assert [file.rpartition("/")[2] for file in table.files] == [
         *("tuned_fmoe.csv", "tuned_fmoe_alpha.csv", "tuned_fmoe_big.csv"),
@@ -302,8 +298,7 @@ def test_names_of_tables_are_not_patterns(tmp_path: Path) -> None:
     """Prevents: a table name in core.py matches files outside the tree, or gives a traceback."""
     core = "X = get_config_file('X', 'd', '**/../x**')\nY = get_config_file('Y', 'd', '*')\n"
     root = make_tree(tmp_path, fwd_entry(), core=core)
-    (root / "aiter/configs/model_configs").mkdir(parents=True)
-    (root / "aiter/configs/model_configs/tuned.csv").touch()
+    write(root, {"aiter/configs/model_configs/tuned.csv": ""})
     assert read_tree(root).module("libmha_fwd").srcs
 
 
