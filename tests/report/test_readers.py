@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from qola.cli.command_line import main
+from qola.report.__main__ import main as report_program
 from qola.report.data import ReportError
 from qola.report.execution_log import Compile, parse_spawns, summarize_log
 from qola.report.library import read_library
 from qola.report.write import libraries_in, read_date, read_log, read_plan
 from qola_base.code_object.elf import Elf
+from tests.report.toys import LIBRARY, PLAN
 from tests.support.log_entries import entry, file, spawns, text_of
 
 
@@ -58,6 +61,20 @@ def test_parts_of_a_library() -> None:
     assert parts["unwind tables"] == sum(sizes.get(name, 0) for name in unwind)
     assert parts["symbol table and names"] > sizes[".dynsym"] + sizes[".dynstr"]
     assert parts["headers and padding"] >= 64
+
+
+def test_program_that_checks_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prevents: a library of exactly the budget fails, or one without families gets a traceback."""
+    plan, library, output = (tmp_path / name for name in ("plan.json", LIBRARY.file, "out"))
+    plan.write_text(PLAN.to_json(), "utf-8")
+    shutil.copy(c_library(), library)
+    size = library.stat().st_size
+    arguments = ["--plan", str(plan), "--output", str(output), str(library), "--max-bytes"]
+    assert report_program([*arguments, str(size - 1)]) == 1
+    assert f"{size:,} bytes; omitting" in capsys.readouterr().err
+    assert not output.exists()
+    assert report_program([*arguments, str(size)]) == 0
+    assert output.read_bytes() == b""
 
 
 def test_date_of_a_bundle(tmp_path: Path) -> None:
