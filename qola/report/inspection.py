@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,12 +54,12 @@ class Inspection:
     @property
     def archs(self) -> list[str]:
         """The archs of all code objects, sorted."""
-        return sorted({one.arch for one in self.every})
+        return sorted({code.arch for code in self.every})
 
     @property
     def compilers(self) -> Counter[str]:
         """The number of code objects by their device compiler; assembly is not counted."""
-        return Counter(compiler_of(one) for one in self.every if one.compilers)
+        return Counter(compiler_of(code) for code in self.every if code.compilers)
 
     def to_json(self) -> JsonObject:
         """Return the JSON of the library (docs/guide/report.md)."""
@@ -66,9 +67,9 @@ class Inspection:
             "archs": self.archs,
             "bytes": self.size,
             "code_objects": [
-                _code_json(one, embedded=embedded)
+                _code_json(code, embedded=embedded)
                 for embedded, group in ((False, self.code), (True, self.embedded))
-                for one in group
+                for code in group
             ],
             "compilers": sorted(self.compilers),
             "file": self.file,
@@ -112,7 +113,7 @@ def inspect_library(path: Path) -> Inspection:
         if elf.machine == "EM_AMDGPU":
             code: tuple[CodeObject, ...] = (parse_code_object(elf.data),)
         else:
-            code = tuple(one for bundle in registered_code(elf) for one in bundle)
+            code = tuple(itertools.chain.from_iterable(registered_code(elf)))
         hip = [name for name in elf.dynamic_texts(NEEDED) if name.startswith("libamdhip64.so")]
         # The loader ignores RPATH if there is a RUNPATH.
         places = elf.dynamic_texts(RUNPATH) or elf.dynamic_texts(RPATH)
@@ -124,7 +125,7 @@ def inspect_library(path: Path) -> Inspection:
             hip=visible(next(iter(hip), "")),
             runpath=tuple(map(visible, searched)),
             code=code,
-            embedded=tuple(one for _, _, one in embedded_code(elf)),
+            embedded=tuple(embedded for _, _, embedded in embedded_code(elf)),
         )
 
 
@@ -134,12 +135,12 @@ def check_compilers(inspections: Sequence[Inspection]) -> None:
     Raises:
         ReportError: several did. The error names the libraries with each.
     """
-    counts = sum((one.compilers for one in inspections), Counter[str]())
+    counts = sum((library.compilers for library in inspections), Counter[str]())
     if len(counts) < 2:
         return
     lines = []
     for compiler, number in counts.most_common():
-        files = [one.file for one in inspections if compiler in one.compilers]
+        files = [library.file for library in inspections if compiler in library.compilers]
         lines.append(f"{compiler}: {number} code objects, in {', '.join(files[:3])}")
     raise ReportError(
         Finding(
