@@ -8,22 +8,40 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from qola.aiter.attention import TORCH_ATTENTION, attention_of
 from qola.aiter.tree import ARCH_TOKEN, AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.path import assembly_path, generate_assembly_only
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
-from qola.codegen.ck.levels import Answers, Filters, check_added, check_levels
 from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
-from qola.codegen.ck.receipts import EMULATED, FAMILIES, family_of, native_receipts
+from qola.codegen.ck.receipts import (
+    EMULATED,
+    FAMILIES,
+    WITHOUT,
+    emulated,
+    native_receipts,
+    show,
+)
 from qola.codegen.process import run_module
-from qola.codegen.types import Bucket, GeneratedSource, KernelSet, Selection, arch_sets
+from qola.codegen.types import (
+    LEVELS,
+    Bucket,
+    GeneratedSource,
+    KernelSet,
+    Selection,
+    arch_sets,
+)
 from qola.common.answers import NO_ANSWERS, AnswerCache
 from qola.common.folder import Folder
 from qola.common.processes import thread_pool
 from qola.kernel.selection import VariantFilter
 from qola_base.errors import CodegenError, Finding
+
+Answers = Mapping[str, GeneratorAnswer]
+Filters = Mapping[str, Sequence[VariantFilter]]
+"""Answers and filters by direction."""
 
 _ORDER = {name: i for i, name in enumerate(d for family in FAMILIES.values() for d in family)}
 
@@ -66,7 +84,7 @@ def generate(
     if module.without_ck:
         return generate_assembly_only(tree, module, selection, archs, out_dir)
     directions, entries, v3 = _sort_generators(module)
-    own = family_of(next(iter(directions))) if directions else attention_of(module.name).direction
+    own = attention_of(module.name).direction
     folders = {chosen: _folder(chosen, archs) for chosen in arch_sets(archs)}
     filters: Filters = {}
     answers: Answers = {}
@@ -80,12 +98,12 @@ def generate(
         with thread_pool(4) as pool:
             found = pool.map(partial(_answer, cached), requests)
             answers = dict(zip(filters, found, strict=True))
-        warnings = check_levels(answers, filters, sorted(native), selection.level)
+        warnings = _check_levels(answers, filters, sorted(native), selection.level)
     asm = assembly_path(tree, module, v3, selection, archs, out_dir)
     if refused := [finding for answer in answers.values() for finding in answer.refused]:
         raise CodegenError(refused, "requested kernels cannot be generated")
     _check_variants(filters, answers, asm.served)
-    check_added(filters, answers, selection)
+    _check_added(filters, answers, selection)
     # Several directions may have one finding about a variant.
     findings = list(dict.fromkeys(f for answer in answers.values() for f in answer.findings))
     if any(f.severity == "error" for f in findings):
@@ -331,3 +349,122 @@ def _check_variants(
         ]
     if findings:
         raise CodegenError(findings, "a variant cannot be satisfied")
+
+
+def _check_levels(
+    answers: Answers, filters: Filters, native: Sequence[int], least: str
+) -> list[Finding]:
+    """Return warnings about fields that no variant can name.
+
+    Args:
+        native: receipts that CK itself knows.
+
+    Raises:
+        CodegenError: a direction does not reach the `least` level, or a variant or receipt names a
+            field that the kernels do not have.
+    """
+    findings = [
+        Finding(
+            f"direction {name}",
+            f"level {answer.direction.level}: {answer.direction.reason}",
+            f"level {least}",
+            "use an AITER whose Composable Kernel reaches it, or require less",
+        )
+        for name, answer in answers.items()
+        if LEVELS.index(answer.direction.level) < LEVELS.index(least)
+    ]
+    if findings:
+        raise CodegenError(findings, "a required level is not reached")
+    filtered = {
+        name: answer
+        for name, answer in answers.items()
+        if answer.direction.level == "filtered" and answer.direction.rows
+    }
+    findings = [
+        *_unknown_in_rules(filtered, filters, native),
+        *_unknown_in_variants(filtered, filters),
+    ]
+    if findings:
+        raise CodegenError(findings, "a field that no kernel has")
+    return [
+        Finding(
+            f"direction {name}",
+            f"kernels differ in {field}, which no variant can name: those of all values "
+            f"({', '.join(values)}) are kept",
+            "fields that this qola knows",
+            severity="warning",
+        )
+        for name, answer in filtered.items()
+        for field, values in answer.unknown.items()
+    ]
+
+
+def _check_added(filters: Filters, answers: Answers, selection: Selection) -> None:
+    """Check that each of `add_directions` has kernels."""
+    findings = []
+    for direction in sorted(selection.add_directions):
+        answer = answers[direction]
+        # Filters do not count requested kernels.
+        if any(one.rows for one in answer.filters) or answer.kernels:
+            continue
+        reasons = [
+            f"{variant.place}: {line}"
+            for variant in filters[direction]
+            for line in answer.filter(variant.index).blame
+        ]
+        findings.append(
+            Finding(
+                selection.place("add_directions"),
+                f"{direction}, of which no kernel is kept:\n" + "\n".join(reasons),
+                "a receipt and variants that keep a kernel of it",
+                f"write values that kernels named above have, or take {direction} out",
+            )
+        )
+    if findings:
+        raise CodegenError(findings, "a direction that is added has no kernels")
+
+
+def _unknown_in_variants(filtered: Answers, filters: Filters) -> Iterator[Finding]:
+    """Find fields of variants that no kernel of any direction has."""
+    have = {field for answer in filtered.values() for field in answer.fields}
+    unknown = {field for answer in filtered.values() for field in answer.unknown}
+    for variant in next(iter(filters.values())) if filtered else ():
+        for name, allowed in variant.where.items():
+            if _untestable(name, allowed, have, unknown):
+                yield _unknown_field(f"{variant.place}.{name}", name, allowed, have, unknown)
+
+
+def _unknown_in_rules(
+    filtered: Answers, filters: Filters, native: Sequence[int]
+) -> Iterator[Finding]:
+    """Find fields of receipts' rules that no kernel of the direction has."""
+    for direction, answer in filtered.items():
+        have, unknown = set(answer.fields), set(answer.unknown)
+        for receipt, label in {one.receipt: one.place for one in filters[direction]}.items():
+            made = emulated(receipt, native)
+            for name, allowed in (made.rules[direction] or {}).items() if made else ():
+                if _untestable(name, allowed, have, unknown):
+                    place = f"{label}, rule of receipt {receipt} for direction {direction}"
+                    yield _unknown_field(place, name, allowed, have, unknown)
+
+
+def _untestable(name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]) -> bool:
+    """Whether kernels cannot be selected by a field.
+
+    A kernel without a field such as sink has no sinks, unless one of the unknown fields means it.
+    """
+    if name in have:
+        return False
+    return name not in WITHOUT or (bool(unknown) and {True, False} > set(allowed))
+
+
+def _unknown_field(
+    place: str, name: str, allowed: Sequence[Any], have: set[str], unknown: set[str]
+) -> Finding:
+    but = f"; fields that this qola does not know: {', '.join(sorted(unknown))}" if unknown else ""
+    return Finding(
+        place,
+        f"{name} {' or '.join(map(show, allowed))}, but no kernel has the field {name}{but}",
+        f"a field of this CK's kernels: {', '.join(sorted(have))}",
+        "use another receipt or variant, or an AITER whose Composable Kernel has it",
+    )

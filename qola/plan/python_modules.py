@@ -17,7 +17,7 @@ from qola.aiter.attention import is_attention
 from qola.aiter.includes import closure, include_dirs, includes, reaching
 from qola.aiter.preprocess import Macros, defined_by, lines, without_comments
 from qola.aiter.tree import AiterTree, ModuleConfig
-from qola.codegen.asm.files import code_objects
+from qola.codegen.asm.path import code_objects
 from qola.common.folder import Folder
 from qola.common.layout import library_file
 from qola.plan.entry_macros import entry_macros

@@ -50,8 +50,7 @@ def observe_kernels(
     script = tree / read_tree(tree).fmha_dir / "generate.py"
     seen = _recorded(script, direction, receipt, archs)
     base = read_base(direction, seen, Dispatch(seen))
-    found = {kernel.name: kernel for row in base.rows for kernel in row.kernels}
-    found |= {kernel.name: kernel for kernel in base.loose}
+    found = {kernel.name: kernel for kernel in base.kernels}
     tags = tags_of(archs, base.rows, found.values())
     return Registry(
         Entry("", k.name, archs_of(k, tags), KernelConfig.from_fields(direction, k.role, k.fields))

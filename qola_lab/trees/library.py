@@ -13,9 +13,8 @@ from qola.aiter.known_faults import known_faults
 from qola.aiter.missing_names import Includer
 from qola.aiter.preprocess import UNKNOWN
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
-from qola.codegen.asm.config_tables import read_tables
-from qola.codegen.asm.later import config_modules
-from qola.codegen.asm.tables import read_rows
+from qola.codegen.asm.embed import read_rows
+from qola.codegen.asm.later import config_modules, read_tables
 from qola.codegen.ck.receipts import known_receipts
 from qola.common.folder import Folder
 from qola.manifest.load import loads

@@ -12,10 +12,17 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Literal
 
-from qola.codegen.asm.tables import read_calls
-from qola.codegen.ck.conditions import Formula, Part, compiled, conjuncts
+from qola.codegen.asm.embed import read_calls
 from qola.codegen.ck.link import Links, NotUnderstoodError, call_of
-from qola.codegen.ck.reachable import Block, leaves_of, read_branches
+from qola.codegen.ck.reachable import (
+    Block,
+    Formula,
+    Part,
+    compiled,
+    conjuncts,
+    leaves_of,
+    read_branches,
+)
 from qola_base.errors import CodegenError
 from qola_base.json_types import Scalar
 from qola_lab.problems import AttentionProblem

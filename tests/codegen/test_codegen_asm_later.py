@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import AiterTree, ModuleConfig, read_tree
-from qola.codegen.asm.config_tables import ConfigRow, padded, read_tables, row_fits
-from qola.codegen.asm.later import config_modules
+from qola.codegen.asm.later import ConfigRow, config_modules, padded, read_tables, row_fits
 from qola.codegen.asm.path import assembly_path, generate_assembly_only, launched_subdirs
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection

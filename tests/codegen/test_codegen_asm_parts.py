@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qola.codegen.asm.domain import Variant, domain_header, fits, v3_bucket
-from qola.codegen.asm.tables import AsmKernel, read_calls, read_rows
+from qola.codegen.asm.domain import Variant, domain_header, v3_bucket
+from qola.codegen.asm.embed import AsmKernel, fits, read_calls, read_rows
 from qola.manifest.load import loads
 from qola_base.errors import CodegenError
 

@@ -12,7 +12,6 @@ from qola.kernel.selection import REQUESTED, VariantFilter
 from qola_base.errors import Finding
 
 ONE, TWO = "m.toml:3 [[mha_fwd_variants]]", "m.toml:9 [[mha_fwd_variants]]"
-KERNEL = Kernel("fwd", "k", None, {}, "")
 NUMBERS = count()
 #: Variants that select a row, by the key of the row.
 KEEPERS: dict[str, list[VariantFilter]] = {}
@@ -32,10 +31,8 @@ def row(
     KEEPERS[key] = [VariantFilter(0, label, 600, {}, None) for label in labels]
     bucket = (hdim, hdim) if isinstance(hdim, int) else hdim
     problem = (("mode", "batch"), ("bias", bias))
-    fields = {"dtype": dtype}
-    return Row(
-        key, None, ("", ()), KERNEL, (), fields, problem, arch, bucket, steps, bm0, conditional
-    )
+    kernel = Kernel("fwd", "k", arch, {"dtype": dtype}, "")
+    return Row(key, None, ("", ()), kernel, (), problem, bucket, steps, bm0, conditional)
 
 
 def hazards(

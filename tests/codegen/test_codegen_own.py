@@ -111,7 +111,7 @@ def test_kernels_of_ck_are_recreated_byte_for_byte(aiter_tree: Path, direction: 
             {n: text for n, text in recording.files.items() if n != file},
             {n: item for n, item in recording.kernels.items() if n != file},
         )
-        others = Base([row for row in base.rows if row.main.name != name], base.loose)
+        others = replace(base, rows=[row for row in base.rows if row.main.name != name])
         kernel_request = request(aiter_tree, direction, request_like(rows[0], direction))
         ((requested,), errors) = find_requested(kernel_request, without, dispatch, {600: others})
         assert (errors, requested.made) == ([], True)

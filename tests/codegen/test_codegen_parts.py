@@ -15,8 +15,14 @@ from qola.codegen.ck.link import Links, NotUnderstoodError, called_in, traits_of
 from qola.codegen.ck.messages import GeneratorAnswer, GeneratorRequest
 from qola.codegen.ck.observe import observe
 from qola.codegen.ck.output import RefusedError, record
-from qola.codegen.ck.predicates import broken_rule, mismatches, resolve_hdims, takes
-from qola.codegen.ck.receipts import EMULATED, receipts_in
+from qola.codegen.ck.receipts import (
+    EMULATED,
+    broken_rule,
+    mismatches,
+    receipts_in,
+    resolve_hdims,
+    takes,
+)
 from qola.codegen.ck.rows import Kernel, Row, merge
 from qola.codegen.ck.vocabulary import fields_of, read_condition
 from qola.codegen.types import Direction, FieldValue
@@ -122,20 +128,16 @@ def test_receipts_are_read_from_comparisons() -> None:
 
 def test_head_dims_select_buckets_of_the_full_dispatch() -> None:
     """Prevents: hdim 96 refused because CK's forward bucket for it is 96x128."""
-    chain = [(64, 64), (96, 128), (128, 128)]
-    serves = {b: [(8, 8)] for b in chain}
-    assert resolve_hdims([(128, 128), (96, 96)], chain, serves) == ({(128, 128), (96, 128)}, [])
-    assert resolve_hdims([(256, 256)], chain, serves) == (set(), [(256, 256)])
+    chain = {bucket: [(8, 8)] for bucket in ((64, 64), (96, 128), (128, 128))}
+    assert resolve_hdims([(128, 128), (96, 96)], chain) == ({(128, 128), (96, 128)}, [])
+    assert resolve_hdims([(256, 256)], chain) == (set(), [(256, 256)])
     # A bucket whose kernels require multiples of 128 does not serve head dim 64.
-    assert resolve_hdims([(64, 64)], [(128, 128)], {(128, 128): [(128, 128)]}) == (
-        set(),
-        [(64, 64)],
-    )
+    assert resolve_hdims([(64, 64)], {(128, 128): [(128, 128)]}) == (set(), [(64, 64)])
 
 
 def row(key: str) -> Row:
     kernel = Kernel("fwd", key, None, {}, "")
-    return Row(key, None, ("", ()), kernel, (), {}, (), None, (64, 64), (1, 1))
+    return Row(key, None, ("", ()), kernel, (), (), (64, 64), (1, 1))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from qola.codegen.ck.conditions import conjuncts, covering
 from qola.codegen.ck.link import NotUnderstoodError, call_of
-from qola.codegen.ck.reachable import leaves_of, read_branches, unreachable
+from qola.codegen.ck.reachable import (
+    conjuncts,
+    covering,
+    leaves_of,
+    read_branches,
+    unreachable,
+)
 from qola.codegen.ck.rows import Kernel, Row
 
 WHOLE = "(a.cu_seqlen_k_ptr == nullptr) && (a.seqlen_k != 0 && a.seqlen_k % 64 == 0)"
@@ -145,7 +150,7 @@ def test_unknown_dispatch_syntax_is_refused(text: str) -> None:
 def row(number: int, limit: int) -> Row:
     kernel = Kernel("fwd", f"k{number}", None, {}, "")
     call = call_of(body(number))
-    return Row(str(number), number, call, kernel, (kernel,), {}, (), None, (limit,) * 2, (1, 1))
+    return Row(str(number), number, call, kernel, (kernel,), (), (limit,) * 2, (1, 1))
 
 
 CONDITIONS = {0: "a.seqlen_q <= 16", 1: "a.hdim_q % 8 == 0", 2: "a.hdim_q % 64 == 0", 3: "true"}

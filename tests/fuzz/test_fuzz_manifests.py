@@ -12,8 +12,8 @@ import pytest
 
 from qola.aiter.tree import CONFIG_FILE, read_tree
 from qola.cli.command_line import main
-from qola.codegen.cpp_itfs.messages import Result
 from qola.codegen.cpp_itfs.render import _rendered
+from qola.codegen.cpp_itfs.run import Result
 from qola.common.starlark import string
 from qola.manifest.load import loads
 from qola.manifest.toml import TomlText, parse_toml

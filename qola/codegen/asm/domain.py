@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from qola.codegen.asm.tables import AsmKernel
 from qola.manifest.types import BwdVariant, FwdVariant
 
 Variant = FwdVariant | BwdVariant
@@ -24,21 +23,6 @@ def v3_bucket(direction: str, hdim_q: int, hdim_v: int) -> tuple[int, int] | Non
     if hdim_q != hdim_v:
         return (192, 128) if (hdim_q, hdim_v) == (192, 128) else None
     return next(((top, top) for low, top in _BWD if low < hdim_q <= top), None)
-
-
-def fits(variant: Variant, kernel: AsmKernel) -> bool:
-    """Whether a kernel serves a problem of the variant."""
-    own = (kernel.hdim_q, kernel.hdim_v)
-    return (
-        serves_any(variant)
-        and (variant.dtype is None or kernel.dtype in variant.dtype)
-        and kernel.mode in variant.mode
-        and kernel.mask in variant.mask
-        and (
-            variant.hdim is None
-            or any(v3_bucket(kernel.direction, q, v) == own for q, v in variant.hdim)
-        )
-    )
 
 
 def serves_any(variant: Variant, module: str = "fmha_v3_fwd") -> bool:

@@ -1,17 +1,27 @@
-"""Generates the assembly path of a library, and libraries without Composable Kernel."""
+"""Generates the assembly path of a library, and lists the code objects of other modules.
+
+AITER's later trees have a hook for embedded code objects, and `hsa/codegen.py` names modules with
+tables of them. All trees name further files in strings of their sources and generated tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from qola.aiter.attention import attention_of
 from qola.aiter.tree import AiterTree, GeneratorCall, ModuleConfig
 from qola.codegen.asm.embed import generate_asm
 from qola.codegen.asm.later import config_modules, generate_later_asm, named_modules
-from qola.codegen.asm.set import AsmSet
-from qola.codegen.types import KernelSet, Selection
+from qola.codegen.asm.set import AsmSet, co_files, code_object
+from qola.codegen.types import CodeObject, KernelSet, Selection
 from qola.common.folder import Folder
 from qola_base.errors import CodegenError, Finding
+
+_HOOK = "AITER_EMBEDDED_HSA_MAP"
+#: The file name of a code object at the end of a string in C++.
+_NAMED = re.compile(r'([\w.-]+\.co)"')
 
 
 def assembly_path(
@@ -37,11 +47,11 @@ def assembly_path(
 
 
 def launched_subdirs(
-    tree: AiterTree, config: ModuleConfig, drop_srcs: Sequence[str] = ()
+    tree: AiterTree, config: ModuleConfig, drop_srcs: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return the folders below ``hsa/<arch>`` from which a library can launch code objects."""
     own = attention_of(config.name).asm_subdir
-    return config_modules(tree, config, frozenset(drop_srcs)) or (own,)
+    return config_modules(tree, config, drop_srcs) or (own,)
 
 
 def generate_assembly_only(
@@ -89,7 +99,7 @@ def _problems(
             "remove -DENABLE_CK=0, or use an AITER of June 2026 or later",
         )
         return
-    folders = "|".join(launched_subdirs(tree, config, tuple(selection.drop_srcs)))
+    folders = "|".join(launched_subdirs(tree, config, selection.drop_srcs))
     for arch in sorted(set(archs) - set(asm.archs)):
         yield Finding(
             f"{place}, {arch}",
@@ -133,3 +143,54 @@ def _undropped(config: ModuleConfig, selection: Selection) -> Iterator[Finding]:
                 f'write "{direction}" into drop_directions',
                 "warning",
             )
+
+
+def code_objects(
+    tree: AiterTree,
+    config: ModuleConfig,
+    archs: Sequence[str],
+    subdirs: Sequence[str] | None,
+    texts: Iterable[str],
+) -> tuple[CodeObject, ...]:
+    """Return the code objects of a module outside attention, sorted by key.
+
+    These are all files in ``hsa/<arch>/<subdir>`` of the modules that its calls of `hsa/codegen.py`
+    name, and all files whose name a string in one of `texts` ends with; of `subdirs` only, if the
+    manifest names some.
+
+    Args:
+        texts: of its sources and generated tables.
+
+    Raises:
+        CodegenError: no arch has a code object of the modules that calls name.
+    """
+    header = f"{tree.csrc_dir}/include/aiter_hip_common.h"
+    if not (tree.root / header).is_file():
+        return ()
+    called = named_modules(tree, config.generators) if _HOOK in tree.text(header) else ()
+    chosen = [name for name in called if subdirs is None or name in subdirs]
+    found = {
+        file: arch
+        for arch in archs
+        for name in chosen
+        for file in co_files(tree, f"{tree.hsa_dir}/{arch}/{name}")
+    }
+    if chosen and not found:
+        missing = f"no code object in {', '.join(chosen)} for {', '.join(archs)}"
+        expected = f"an arch that {tree.hsa_dir} has some for"
+        raise CodegenError(Finding(f"module {config.name}", missing, expected))
+    for arch, file in _named_files(tree, archs, texts):
+        subdir = posixpath.relpath(file, f"{tree.hsa_dir}/{arch}").partition("/")[0]
+        if subdirs is None or subdir in subdirs:
+            found[file] = arch
+    return tuple(code_object(tree, file, found[file]) for file in sorted(found))
+
+
+def _named_files(
+    tree: AiterTree, archs: Sequence[str], texts: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    names = {name for text in texts for name in _NAMED.findall(text)}
+    for arch in archs if names else ():
+        for file in co_files(tree, f"{tree.hsa_dir}/{arch}"):
+            if posixpath.basename(file) in names:
+                yield arch, file

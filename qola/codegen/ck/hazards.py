@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from qola.codegen.ck.predicates import show, takes
+from qola.codegen.ck.receipts import show, takes
 from qola.codegen.ck.rows import Row
 from qola.codegen.types import Bucket, FieldValue
 from qola.kernel.selection import EVERYTHING, REQUESTED, VariantFilter

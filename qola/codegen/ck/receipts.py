@@ -1,13 +1,14 @@
-"""Finds the receipts that a CK knows, and defines the emulated ones.
+"""Receipts of CK, and the selection of kernels by their fields: never by their names.
 
 A receipt is CK's number for the needs of one framework. CK treats an unknown number as "no
-restriction", so that a typing error would build everything: qola refuses unknown numbers.
+restriction", so that a typing error would build everything: qola refuses unknown numbers. Emulated
+receipts and variants select by the values of fields.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from qola.aiter.expressions import parse
 from qola.aiter.module_config import missing_ck
 from qola.aiter.tree import AiterTree
-from qola.codegen.types import FieldValue
+from qola.codegen.types import Bucket, FieldValue
 from qola_base.errors import AiterError, CodegenError, Finding
 
 #: Directions of one module. A receipt of one direction counts as known to all of them.
@@ -23,13 +24,17 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "fwd": ("fwd", "fwd_splitkv", "batch_prefill", "pagedkv_prefill", "fwd_appendkv"),
     "bwd": ("bwd",),
 }
-#: (field, allowed values); None for a direction the receipt has no kernels of.
-Rules = tuple[tuple[str, tuple[FieldValue, ...]], ...]
+Rules = Mapping[str, tuple[FieldValue, ...]]
+"""Allowed values of fields."""
 
 
 @dataclass(frozen=True)
 class Emulated:
-    """A receipt that selects kernels of another one by rules on their fields."""
+    """A receipt that selects kernels of another one by rules on their fields.
+
+    Attributes:
+        rules: by direction; None for a direction without kernels.
+    """
 
     base: int
     rules: Mapping[str, Rules | None]
@@ -41,32 +46,27 @@ EMULATED: Mapping[int, Emulated] = {
     700: Emulated(
         base=600,
         rules={
-            "fwd": (
-                ("dtype", ("fp16", "bf16")),
-                ("vlayout", ("row",)),
-                ("squant", (False,)),
-                ("lse", (True,)),
-                ("skip", (False,)),
-                ("sink", (False,)),
-                ("logits", (False,)),
-            ),
+            "fwd": {
+                "dtype": ("fp16", "bf16"),
+                "vlayout": ("row",),
+                "squant": (False,),
+                "lse": (True,),
+                "skip": (False,),
+                "sink": (False,),
+                "logits": (False,),
+            },
             "fwd_splitkv": None,
             "batch_prefill": None,
             # AITER does not have these; add_directions does.
-            "pagedkv_prefill": (("dtype", ("fp16", "bf16")),),
-            "fwd_appendkv": (("dtype", ("fp16", "bf16")),),
-            "bwd": (
-                ("dtype", ("fp16", "bf16")),
-                ("dropout_kind", ("no", "dropout_wg32", "dropout_wg16")),
-            ),
+            "pagedkv_prefill": {"dtype": ("fp16", "bf16")},
+            "fwd_appendkv": {"dtype": ("fp16", "bf16")},
+            "bwd": {
+                "dtype": ("fp16", "bf16"),
+                "dropout_kind": ("no", "dropout_wg32", "dropout_wg16"),
+            },
         },
     )
 }
-
-
-def family_of(direction: str) -> str:
-    """Return the family (fwd or bwd) a direction belongs to."""
-    return next(name for name, members in FAMILIES.items() if direction in members)
 
 
 @cache
@@ -132,3 +132,69 @@ def source(receipt: int, native: Iterable[int]) -> int:
     """Return the receipt that is passed to CK's generator."""
     made = emulated(receipt, native)
     return made.base if made else receipt
+
+
+#: Fields that are False if they are missing: split-KV kernels have no dropout, older CKs no sink. A
+#: kernel serves every value of any other missing field.
+WITHOUT = frozenset({"dropout", "skip", "sink", "squant", "logits"})
+
+
+def mismatches(
+    where: Mapping[str, Sequence[FieldValue]], fields: Mapping[str, FieldValue]
+) -> list[str]:
+    """Return the names in `where` whose allowed values lack the kernel's value."""
+    return [
+        name
+        for name, allowed in where.items()
+        if (name in fields or name in WITHOUT) and fields.get(name, False) not in allowed
+    ]
+
+
+def broken_rule(rules: Rules | None, receipt: int, fields: Mapping[str, FieldValue]) -> str:
+    """Return the rule of an emulated receipt that drops a kernel, "" if it is kept."""
+    if rules is None:
+        return f"receipt {receipt}: no kernels of this direction"
+    failing = mismatches(rules, fields)
+    if not failing:
+        return ""
+    allowed = rules[failing[0]]
+    return f"receipt {receipt}: {failing[0]} must be {' or '.join(map(show, allowed))}"
+
+
+def show(value: FieldValue) -> str:
+    """Format the value of a field for messages."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def takes(size: Bucket, steps: Bucket) -> bool:
+    """Whether head dims are multiples of positive steps, and not of negative ones."""
+    return all((part % step == 0) == (step > 0) for part, step in zip(size, steps, strict=True))
+
+
+def resolve_hdims(
+    wanted: Iterable[Bucket], chain: Mapping[Bucket, Iterable[Bucket]]
+) -> tuple[set[Bucket], list[Bucket]]:
+    """Return (buckets that serve the wanted head dims, wanted ones that no bucket serves).
+
+    A bucket of this size serves them; otherwise the first bucket of the full dispatch that takes
+    such a problem, as in CK (hdim 96 runs in CK's forward 96x128 bucket).
+
+    Args:
+        chain: the buckets of one arch and dtype, in dispatch order, with the (step_q, step_v) of
+            the kernels of each, as `takes` has them.
+    """
+    found: set[Bucket] = set()
+    missing = []
+    for q, v in wanted:
+        fitting = [
+            b
+            for b, kernels in chain.items()
+            if q <= b[0] and v <= b[1] and any(takes((q, v), steps) for steps in kernels)
+        ]
+        if (q, v) in chain:
+            found.add((q, v))
+        elif fitting:
+            found.add(fitting[0])
+        else:
+            missing.append((q, v))
+    return found, missing

@@ -10,28 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from qola.codegen.ck.link import NotUnderstoodError, Traits, call_of, reading_ck, traits_of
 from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.observe import Recording, Registered
-from qola.codegen.ck.predicates import show
+from qola.codegen.ck.receipts import show
 from qola.codegen.ck.rows import Base, Dispatch, Kernel, Row, read_base
 from qola.codegen.ck.vocabulary import ALIASES, without_enum
 from qola.codegen.types import FieldValue
+from qola.kernel.config import Tile
 from qola.kernel.selection import RequestedKernel
 from qola_base.errors import Finding
 
-#: Numbers in the notation of a tile. CK's attributes for them begin with the same letter.
-_PART = re.compile(r"([brw])(\d+(?:x\d+)*)")
-#: Attributes with a part of their own in the notation, and their values if it is missing.
-_OPTIONAL = (
-    ("occupancy", re.compile(r"_o(-?\d+)(?:_|$)"), -1),
-    ("max_seq_q", re.compile(r"_maxq(\d+)(?:_|$)"), 0),
-)
 #: Attributes that are copied as they are.
 _COPIED = frozenset({"arch", "mask_impl", "constraint"})
 
@@ -56,7 +50,9 @@ def _values_of(item: Any, fields: Mapping[str, FieldValue], masks: Mapping[str, 
     if "dropout_kind" in fields:
         found["dropout"] = fields["dropout_kind"]
     if "tile" in fields:
-        found.update(_tile_values(item, str(fields["tile"])))
+        tile = Tile.parse(str(fields["tile"]))
+        assert tile
+        found.update(_tile_values(item, tile))
     return found
 
 
@@ -84,26 +80,24 @@ def _as(now: Any, value: Any) -> Any:
     return str(value) if isinstance(now, str) and isinstance(value, int) else value
 
 
-def _tile_values(item: Any, notation: str) -> dict[str, int]:
+def _tile_values(item: Any, wanted: Tile) -> dict[str, int]:
     """Return the numbers of a tile by the attributes of an object's tile."""
     tile = next((v for n, v in vars(item).items() if n.removeprefix("F_") == "tile"), None)
     if tile is None or not hasattr(tile, "__dict__"):
         raise NotUnderstoodError("CK's kernels of the family have no tile of their own")
     members = [name.removeprefix("F_") for name in vars(tile)]
     found: dict[str, int] = {}
-    for letter in "brw":
+    # CK's attributes begin with the letter of their numbers in the notation of a tile.
+    waves, warps = (tuple(chain(*products)) for products in (wanted.waves, wanted.warps))
+    for letter, numbers in (("b", wanted.block), ("r", waves), ("w", warps)):
         own = [name for name in members if name.startswith(letter)]
-        parts = [match[2] for match in _PART.finditer(notation) if match[1] == letter]
-        numbers = [int(number) for part in parts for number in part.split("x")]
         if len(own) != len(numbers):
             words = f"{len(numbers)} numbers after {letter}, while CK's tile has {len(own)}"
-            raise NotUnderstoodError(f"the tile {notation} has {words}")
+            raise NotUnderstoodError(f"the tile {wanted} has {words}")
         found.update(zip(own, numbers, strict=True))
-    for member, pattern, usual in _OPTIONAL:
-        if member in members:
-            match = pattern.search(notation)
-            found[member] = int(match[1]) if match else usual
-    return found
+    per_cu = -1 if wanted.per_cu is None else wanted.per_cu
+    optional = {"occupancy": per_cu, "max_seq_q": wanted.max_rows or 0}
+    return found | {name: value for name, value in optional.items() if name in members}
 
 
 def _text_of(item: Any, known: str, like: Any) -> str:
@@ -232,10 +226,7 @@ class _Maker:
     ) -> None:
         self._direction, self._recording, self._dispatch = direction, recording, dispatch
         self._fields, self._like, self._base = own.config.fields(), like, base
-        self._known = {
-            (kernel.traits, kernel.arch): kernel
-            for kernel in (*(k for row in base.rows for k in row.kernels), *base.loose)
-        }
+        self._known = {(kernel.traits, kernel.arch): kernel for kernel in base.kernels}
 
     def rows(self, alike: Sequence[Row]) -> tuple[Row, ...]:
         like = self._like
@@ -243,7 +234,7 @@ class _Maker:
         if item is None:
             raise NotUnderstoodError(f"no object of CK gave {like.name} its name")
         changes = {n: value for n, value in self._fields.items() if like.fields[n] != value}
-        values = _values_of(item, changes, _mask_words(self._base))
+        values = _values_of(item, changes, self._base.masks)
         kernel = _altered(item, values)
         registered = [_altered_row(row.registered, values) for row in alike]
         files = {kernel.filename: _text_of(kernel, like.source, item)}
@@ -317,16 +308,6 @@ def _altered_row(registered: Registered, values: Values) -> Registered:
 
     more = {name: copied(one) for name, one in registered.more.items()}
     return replace(registered, args=tuple(map(copied, registered.args)), more=more)
-
-
-def _mask_words(base: Base) -> dict[str, bool]:
-    """Return whether CK's words for masks mean a mask, from the rows that have them."""
-    return {
-        word: bool(row.main.fields["mask"])
-        for row in base.rows
-        if isinstance(word := getattr(row.registered.row, "mask", None), str)
-        and isinstance(row.main.fields.get("mask"), bool)
-    }
 
 
 def insert_requested(

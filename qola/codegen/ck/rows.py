@@ -9,13 +9,14 @@ from typing import Any
 from qola.codegen.ck.link import Call, Links, NotUnderstoodError, Traits, call_of, reading_ck
 from qola.codegen.ck.messages import GeneratorRequest
 from qola.codegen.ck.observe import Pool, Recording, Registered
-from qola.codegen.ck.predicates import (
+from qola.codegen.ck.receipts import (
     broken_rule,
+    emulated,
     mismatches,
     resolve_hdims,
     show,
+    source,
 )
-from qola.codegen.ck.receipts import emulated, source
 from qola.codegen.ck.vocabulary import (
     CONDITION_FIELDS,
     Condition,
@@ -58,10 +59,8 @@ class Row:
         key: identifies the row in every receipt.
         registered: CK's registration.
         call: the arch and the kernel types that its text calls.
-        main: the kernel with these fields; helper kernels run before and after it.
-        fields: the fields by which variants and receipts select.
+        main: the main kernel; helper kernels run before and after it.
         problem: the (field, value) pairs the entry's condition compares for equality.
-        arch: CK's name of the architecture, None if the dispatch does not test it.
         bucket: (hdim_q, hdim_v) up to which its bucket of the chain accepts a problem.
         steps: hdim_q and hdim_v must be multiples of these; if a step is negative, they must not.
         bm0: tile length along q if the chain picks tiles by it, else None.
@@ -74,14 +73,22 @@ class Row:
     call: Call
     main: Kernel
     kernels: tuple[Kernel, ...]
-    fields: Mapping[str, FieldValue]
     problem: tuple[tuple[str, FieldValue], ...]
-    arch: str | None
     bucket: tuple[int, int]
     steps: tuple[int, int]
     bm0: int | None = None
     conditional: bool = False
     devices: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> Mapping[str, FieldValue]:
+        """The fields by which variants and receipts select."""
+        return self.main.fields
+
+    @property
+    def arch(self) -> str | None:
+        """CK's name of the architecture, None if the dispatch does not test it."""
+        return self.main.arch
 
 
 @dataclass(frozen=True)
@@ -90,11 +97,18 @@ class Base:
 
     Attributes:
         unknown: fields that the dispatch compares and no variant can name, with their values.
+        masks: by each of CK's words for masks, whether there is a mask.
     """
 
     rows: Sequence[Row]
     loose: Sequence[Kernel] = ()
     unknown: Mapping[str, frozenset[FieldValue]] = field(default_factory=dict)
+    masks: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """All kernels; those that several rows call are repeated."""
+        return [*(kernel for row in self.rows for kernel in row.kernels), *self.loose]
 
 
 class Dispatch:
@@ -200,7 +214,7 @@ class _Reader:
         loose = [self._kernel(name, None) for name in self._links.traits if name not in called]
         names = {name for name in self._compared if name not in CONDITION_FIELDS.values()}
         unknown = {n: frozenset(row.fields[n] for row in rows) for n in sorted(names)}
-        return Base(_in_chain_order(rows), loose, unknown)
+        return Base(_in_chain_order(rows), loose, unknown, self._masks)
 
     def _mask_words(self) -> dict[str, bool]:
         """Return whether each of CK's words for masks means a mask, derived from the conditions."""
@@ -230,9 +244,7 @@ class _Reader:
             call=call,
             main=own,
             kernels=tuple(self._kernel(name, condition) for name in kernels),
-            fields=fields,
             problem=tuple((name, fields[name]) for name in self._compared),
-            arch=own.arch,
             bucket=condition.bucket,
             steps=condition.steps,
             bm0=item.bm0 if hasattr(item, "seqtune") else None,
@@ -433,7 +445,7 @@ class Selector:
             return {}, []
         buckets, unserved = {}, set(variant.hdims)
         for place, chain in self._chains[variant.receipt].items():
-            buckets[place], missing = resolve_hdims(variant.hdims, list(chain), chain)
+            buckets[place], missing = resolve_hdims(variant.hdims, chain)
             unserved &= set(missing)
         return buckets, sorted(unserved)
 
@@ -451,7 +463,7 @@ class Selector:
         dtypes = variant.where.get("dtype")
         for (_, dtype), chain in self._chains[variant.receipt].items():
             for size in variant.hdims or () if dtypes is None or dtype in dtypes else ():
-                buckets, _ = resolve_hdims([size], list(chain), chain)
+                buckets, _ = resolve_hdims([size], chain)
                 for bucket in buckets - {size}:
                     found.setdefault((size, bucket), set()).add(str(dtype))
         return {pair: sorted(dtypes) for pair, dtypes in sorted(found.items())}

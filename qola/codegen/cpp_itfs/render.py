@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -13,11 +14,11 @@ from pathlib import Path, PurePosixPath
 
 from qola.aiter.template_functions import TemplateFunction
 from qola.aiter.tree import AiterTree
-from qola.codegen.cpp_itfs import messages
+from qola.codegen.cpp_itfs.run import Answer, Call, Request, Result
 from qola.codegen.process import run_module
 from qola.manifest.values import quote
 from qola_base.errors import CodegenError, Finding
-from qola_base.json_types import WrongValueError
+from qola_base.json_types import WrongValueError, json_fields, parse_json, reader
 
 _PLACE = "the functions of csrc/cpp_itfs"
 _OFFLOAD = "--offload-arch="
@@ -97,26 +98,27 @@ def render_functions(
     )
 
 
-def _run(tree: AiterTree, calls: Sequence[FunctionCall], arch: str, rocm: str) -> messages.Answer:
-    request = messages.Request(
+def _run(tree: AiterTree, calls: Sequence[FunctionCall], arch: str, rocm: str) -> Answer:
+    request = Request(
         os.path.abspath(tree.root / tree.meta_dir),
         os.path.abspath(tree.root / tree.ck_dir),
         arch,
         rocm,
-        tuple(messages.Call(_module(tree, call.function.file), call.arguments) for call in calls),
+        tuple(Call(_module(tree, call.function.file), call.arguments) for call in calls),
     )
     with tempfile.TemporaryDirectory() as name:
         files = Path(name, "request.json"), Path(name, "result.json")
-        messages.write(request, files[0])
+        files[0].write_text(json.dumps(request, default=json_fields), encoding="utf-8")
         cwd = Path(name, "cwd")
         cwd.mkdir()
         run_module("qola.codegen.cpp_itfs.run", [*map(str, files)], cwd=cwd, place=_PLACE)
         try:
-            return messages.read(messages.Answer, files[1])
+            answer: Answer = reader(Answer)(parse_json(files[1].read_bytes()))
         except (OSError, WrongValueError) as error:
             # AITER's Python ends the process, or a template has control characters.
             found, expected = f"an answer that cannot be read: {error}", "names, flags and sources"
             raise CodegenError(Finding(_PLACE, found, expected)) from None
+    return answer
 
 
 def _module(tree: AiterTree, file: str) -> str:
@@ -125,7 +127,7 @@ def _module(tree: AiterTree, file: str) -> str:
     return ".".join(below.with_suffix("").parts)
 
 
-def _rendered(tree: AiterTree, result: messages.Result) -> RenderedFunction:
+def _rendered(tree: AiterTree, result: Result) -> RenderedFunction:
     if result.error:
         return RenderedFunction(error=_shortened(tree, result.error))
     if not _NAME.fullmatch(result.name):

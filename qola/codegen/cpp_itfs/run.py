@@ -9,23 +9,73 @@ of headers are noted instead.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from qola.codegen.asm.run_script import chip_info, note_opened
-from qola.codegen.cpp_itfs import messages
-from qola.codegen.cpp_itfs.messages import Call, Request, Result
 from qola.codegen.process import ignore_bytecode, offer_packages, prepare_generator
+from qola_base.json_types import json_fields, parse_json, reader
 
 _JIT = "csrc.cpp_itfs.utils"
 _MAX_ERROR = 2000
 """Maximal characters of an error of AITER's Python."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a module's `compile`; `module` is the name by which AITER imports it."""
+
+    module: str
+    arguments: Mapping[str, str | int | bool]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Calls for one arch.
+
+    Attributes:
+        root, ck_dir: absolute paths of AITER's directory with csrc/ and of Composable Kernel.
+        rocm: version of the ROCm that compiles.
+    """
+
+    root: str
+    ck_dir: str
+    arch: str
+    rocm: str
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """The library that a call would compile.
+
+    Attributes:
+        error: why AITER's Python does not make the library from a template alone, else "".
+        flags: compiler flags, in any order.
+        copied: absolute paths of files and directories that were copied for includes.
+    """
+
+    error: str = ""
+    name: str = ""
+    source: str = ""
+    flags: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The results of the calls, in their order, and the absolute paths of the files read."""
+
+    results: tuple[Result, ...]
+    opened: tuple[str, ...]
 
 
 class Absent:
@@ -158,12 +208,13 @@ def _compile(jit: ModuleType, programs: Programs, call: Call) -> Result:
 
 def main(argv: Sequence[str]) -> None:
     """Answer a request: see `qola.codegen.cpp_itfs.render`."""
-    request = messages.read(messages.Request, Path(argv[0]))
+    request: Request = reader(Request)(parse_json(Path(argv[0]).read_bytes()))
     opened: dict[str, None] = {}
     sys.addaudithook(lambda event, args: note_opened(opened, event, args))
     jit, programs = _prepare(request)
     results = tuple(_compile(jit, programs, call) for call in request.calls)
-    messages.write(messages.Answer(results, tuple(opened)), Path(argv[1]))
+    answer = json.dumps(Answer(results, tuple(opened)), default=json_fields)
+    Path(argv[1]).write_text(answer, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -43,8 +43,7 @@ def kernels(
     """Return all kernels of a direction, including kernels that no dispatch row calls."""
     recording = recorded(aiter_tree, direction, receipt, archs)
     base = read_base(direction, recording, Dispatch(recording))
-    found = {kernel.name: kernel for row in base.rows for kernel in row.kernels}
-    found |= {kernel.name: kernel for kernel in base.loose}
+    found = {kernel.name: kernel for kernel in base.kernels}
     return [Observed(direction, k, recording.kernels[f"{k.name}.cpp"]) for k in found.values()]
 
 
