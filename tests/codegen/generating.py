@@ -1,44 +1,51 @@
-"""Helpers that generate kernels from the real AITER tree."""
+"""Helpers that generate kernels, and run CK's generator without qola."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from qola.aiter.tree import AiterTree
+from qola.codegen.asm.domain import Variant
 from qola.codegen.generate import generate
 from qola.codegen.types import KernelSet, Selection
 from qola.common.folder import Folder
 from qola.manifest.load import loads
 
 BOTH = ("gfx942", "gfx950")
-HEADER = '[[modules]]\nname = "libmha_fwd"\n'
 QUICKSTART = (
-    HEADER + '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
+    '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_bias = false\n'
     "has_alibi = false\nhas_dropout = false\nhas_lse = true\n"
 )
+
+
+def variants_of(tables: str, module: str = "libmha_fwd") -> tuple[Variant, ...]:
+    """Return the variants of a module in a manifest with these tables."""
+    parsed = loads(f'[[modules]]\nname = "{module}"\n{tables}', file="m.toml")
+    return parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
 
 
 def run(
     tree: AiterTree,
     out: Path,
-    manifest: str = "",
+    tables: str = "",
     module: str = "libmha_fwd",
     archs: Sequence[str] = ("gfx950",),
-    receipt: int | None = None,
-    drop: Sequence[str] = (),
-    asm: bool = False,
-    keep: bool = False,
-    **arguments: Any,
+    *,
+    drop: Collection[str] = (),
+    explain: bool = False,
+    **selection: Any,
 ) -> KernelSet:
-    parsed = loads(HEADER + manifest if "[[modules]]" not in manifest else manifest, file="m.toml")
-    variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
-    selection = Selection(receipt, variants, frozenset(drop), asm, keep_unreachable=keep)
-    return generate(tree, tree.module(module), selection, archs, Folder(out), **arguments)
+    """Generate the kernels of variants; `selection` are other fields of Selection."""
+    chosen = Selection(
+        variants=variants_of(tables, module), drop_directions=frozenset(drop), **selection
+    )
+    config = tree.module(module)
+    return generate(tree, config, chosen, archs, Folder(out), explain=explain)
 
 
 def roles(kernels: KernelSet) -> Counter[str]:
@@ -50,14 +57,15 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 def run_generate_py(
-    tree: AiterTree, folder: Path, direction: str, receipt: int, targets: str
+    tree: AiterTree, folder: Path, direction: str, receipt: int, targets: str = ""
 ) -> Path:
     """Run CK's generate.py as AITER does, and return the output directory."""
     folder.mkdir()
     script = tree.root / tree.fmha_dir / "generate.py"
-    options = ["-d", direction, "--receipt", str(receipt), "--targets", targets]
+    options = ["-d", direction, "--receipt", str(receipt), "--output_dir", str(folder)]
+    options += ["--targets", targets] if targets else []
     subprocess.run(
-        [sys.executable, "-B", "-W", "ignore", script, *options, "--output_dir", folder],
+        [sys.executable, "-B", "-W", "ignore", script, *options],
         check=True,
         env={"PYTHONHASHSEED": "0"},
     )

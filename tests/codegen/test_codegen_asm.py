@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,8 @@ from qola.codegen.asm.embed import PATCHES, generate_asm, integrity, unplanned_s
 from qola.codegen.asm.script import generate_entry
 from qola.codegen.asm.set import AsmSet
 from qola.common.folder import Folder
-from qola.manifest.load import loads
 from qola_base.errors import QolaError
-
-BOTH = ("gfx942", "gfx950")
+from tests.codegen.generating import BOTH, variants_of
 
 #: Selects head dim 96, bf16, batch mode, no mask. AITER pads the problem to head dim 128.
 SMALL = (
@@ -62,14 +60,12 @@ def run(
     tree: AiterTree,
     out: Path,
     module: str,
-    manifest: str = "",
+    tables: str = "",
     archs: Sequence[str] = BOTH,
     calls: Sequence[GeneratorCall] | None = None,
 ) -> AsmSet:
-    parsed = loads(f'[[modules]]\nname = "{module}"\n{manifest}', file="m.toml")
-    variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
     calls = v3_calls(tree, module) if calls is None else calls
-    return generate_asm(tree, module, calls, archs, variants, Folder(out))
+    return generate_asm(tree, module, calls, archs, variants_of(tables, module), Folder(out))
 
 
 def test_all_forward_kernels(tree: AiterTree, tmp_path: Path) -> None:
@@ -284,20 +280,6 @@ def test_integrity_of_the_wheel(tree: AiterTree) -> None:
     assert missing.severity == "warning"
     assert missing.found.startswith("rows for 8 code objects (bwd_hd128_bf16_a16.co, ")
     assert "bwd_hd192_hd128_fp16_causal_br_a32_pssk.co" in missing.found
-
-
-def test_directory_is_listed_once(tree: AiterTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prevents: a directory of thousands of code objects that is listed twice."""
-    listed: list[str] = []
-    rglob = Path.rglob
-
-    def listing(folder: Path, pattern: str) -> Iterator[Path]:
-        listed.append(pattern)
-        yield from rglob(folder, pattern)
-
-    monkeypatch.setattr(Path, "rglob", listing)
-    assert list(integrity(tree, f"{tree.hsa_dir}/gfx950/fmha_v3_bwd"))
-    assert listed == ["*.co"]
 
 
 @pytest.mark.parametrize(

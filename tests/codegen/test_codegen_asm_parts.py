@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from qola.codegen.asm.domain import Variant, domain_header, v3_bucket
+from qola.codegen.asm.domain import domain_header, v3_bucket
 from qola.codegen.asm.embed import AsmKernel, fits, read_calls, read_rows
-from qola.manifest.load import loads
 from qola_base.errors import CodegenError
+from tests.codegen.generating import variants_of
 
 HSA = "aiter_meta/hsa/gfx942/fmha_v3_fwd"
 ROW = (
@@ -21,11 +21,6 @@ CALL = (
     "using fmha_fwd_kernel = fmha_fwd_kernel_selector"
     "<FmhaFwdBf16, 128, true, false, false, 0, GPUArch::gfx942, 2, true>;\n"
 )
-
-
-def variants(module: str, text: str) -> tuple[Variant, ...]:
-    parsed = loads(f'[[modules]]\nname = "libmha_{module}"\n{text}', file="m.toml")
-    return parsed.fwd_variants if module == "fwd" else parsed.bwd_variants
 
 
 def kernel(
@@ -112,9 +107,9 @@ def test_v3_buckets(
 
 def test_fits_checks_every_field() -> None:
     """Prevents: a field of the manifest that does not restrict the embedded kernels."""
-    (variant,) = variants(
-        "bwd",
+    (variant,) = variants_of(
         '[[mha_bwd_variants]]\ndtype = "bf16"\nhdim = 96\nmode = "batch"\nhas_mask = false\n',
+        "libmha_bwd",
     )
     assert fits(variant, kernel())
     others = [
@@ -138,7 +133,7 @@ def test_fits_checks_every_field() -> None:
 )
 def test_v3_refuses_problems(line: str) -> None:
     """Prevents: embedded kernels for a variant that v3 does not support."""
-    (variant,) = variants("bwd", f"[[mha_bwd_variants]]\nhdim = 128\n{line}\n")
+    (variant,) = variants_of(f"[[mha_bwd_variants]]\nhdim = 128\n{line}\n", "libmha_bwd")
     assert not fits(variant, kernel())
     assert "if(" not in domain_header("libmha_bwd", [variant])
 
@@ -154,21 +149,18 @@ BWD = (
 )
 
 
-@pytest.mark.parametrize(("module", "text"), [("fwd", FWD), ("bwd", BWD)])
-def test_domain_header_is_golden(repo_root: Path, module: str, text: str) -> None:
-    """Prevents: v3 called for problems that the manifest does not select."""
-    golden = repo_root / f"tests/golden/asm/domain_{module}.h"
-    assert domain_header(f"libmha_{module}", variants(module, text)) == golden.read_text()
-
-
-@pytest.mark.parametrize("module", ["fwd", "bwd"])
-def test_domain_header_without_variants(repo_root: Path, module: str) -> None:
-    """Prevents: a library with all kernels that never calls its assembly kernels."""
-    golden = repo_root / f"tests/golden/asm/domain_{module}_all.h"
-    assert domain_header(f"libmha_{module}", ()) == golden.read_text()
-
-
-def test_domain_header_ignores_line_numbers() -> None:
-    """Prevents: libraries rebuilt because a comment was added to the manifest."""
-    moved = domain_header("libmha_bwd", variants("bwd", "\n# comment\n" + BWD))
-    assert moved == domain_header("libmha_bwd", variants("bwd", BWD))
+@pytest.mark.parametrize(
+    ("module", "tables", "golden"),
+    [
+        ("libmha_fwd", FWD, "domain_fwd.h"),
+        ("libmha_bwd", BWD, "domain_bwd.h"),
+        # The lines of the manifest are not in it.
+        ("libmha_bwd", "\n# comment\n" + BWD, "domain_bwd.h"),
+        ("libmha_fwd", "", "domain_fwd_all.h"),
+        ("libmha_bwd", "", "domain_bwd_all.h"),
+    ],
+)
+def test_domain_header_is_golden(repo_root: Path, module: str, tables: str, golden: str) -> None:
+    """Prevents: v3 called for problems that the manifest does not select, or never called."""
+    expected = (repo_root / "tests/golden/asm" / golden).read_text()
+    assert domain_header(module, variants_of(tables, module)) == expected

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from tests.codegen.generating import BOTH, HEADER, read_files, roles, run, run_generate_py
+from tests.codegen.generating import BOTH, read_files, roles, run, run_generate_py
 
 BACKWARD = """
-[[modules]]
-name = "libmha_bwd"
 [[mha_bwd_variants]]
 dtype = "fp16"
 mode = "batch"
@@ -54,7 +52,7 @@ def test_full_receipt_is_identical_to_ck(
             run_generate_py(tree, tmp_path / direction, direction, receipt, targets)
         )
     out = tmp_path / "out"
-    kernels = run(tree, out, module=module, receipt=receipt, archs=archs, keep=True)
+    kernels = run(tree, out, module=module, receipt=receipt, archs=archs, keep_unreachable=True)
     found = {**read_files(tmp_path / "out/kernels"), **read_files(tmp_path / "out/dispatch")}
     del found["mha_fwd.cpp" if forward else "mha_bwd.cpp"]
     assert sorted(found) == sorted(expected)
@@ -103,8 +101,8 @@ def read_buckets(dispatch: Path) -> dict[tuple[int, int], str]:
 
 def test_unreachable_kernels_are_omitted(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: unreachable kernels in a library, or a problem that another kernel runs."""
-    request: dict[str, Any] = {"manifest": BACKWARD, "module": "libmha_bwd", "receipt": 700}
-    complete = run(tree, tmp_path / "all", keep=True, **request)
+    request: dict[str, Any] = {"tables": BACKWARD, "module": "libmha_bwd", "receipt": 700}
+    complete = run(tree, tmp_path / "all", keep_unreachable=True, **request)
     reached = run(tree, tmp_path / "some", explain=True, **request)
     before = read_buckets(tmp_path / "all/dispatch/fmha_bwd_api.cpp")
     after = read_buckets(tmp_path / "some/dispatch/fmha_bwd_api.cpp")
@@ -148,7 +146,7 @@ def test_entry_calls_v3_of_the_device_arch(tree: AiterTree, tmp_path: Path) -> N
     }
     for hdim, folders in calls.items():
         out = tmp_path / hdim
-        text = HEADER + variant.format(hdim) + "has_bias = false\nhas_dropout = false\n"
+        text = variant.format(hdim) + "has_bias = false\nhas_dropout = false\n"
         kernels = run(tree, out, text, receipt=700, archs=BOTH, asm=True)
         for folder, archs in folders.items():
             entry = (out / f"dispatch{folder}/mha_fwd.cpp").read_text()
@@ -171,6 +169,6 @@ def test_assembly_kernels_without_ck_kernels(
     fwd = ("fwd", "fwd_splitkv", "batch_prefill")
     drop = fwd if module == "libmha_fwd" else ("bwd",)
     text = f'[[mha_{module[-3:]}_variants]]\ndtype = "bf16"\nhdim = [{hdim}]\n'
-    kernels = run(tree, tmp_path, HEADER + text, module, archs, drop=drop, asm=True)
+    kernels = run(tree, tmp_path, text, module, archs, drop=drop, asm=True)
     assert {code_object.arch for code_object in kernels.code_objects} == set(archs)
     assert all(role.startswith("asm_") for role in roles(kernels))

@@ -14,28 +14,24 @@ import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
 from qola.codegen.ck.receipts import known_receipts
-from qola.codegen.generate import generate
 from qola.codegen.process import run_module
-from qola.codegen.types import KernelSet, Selection
-from qola.common.folder import Folder
-from qola.manifest.load import loads
+from qola.codegen.types import KernelSet
 from qola_base.errors import CodegenError
+from tests.codegen import generating
 from tests.codegen.fake_ck import make_tree
+from tests.codegen.generating import BOTH
 
 NESTED = "3rdparty/libraries/projects/composablekernel"
-BOTH = ("gfx942", "gfx950")
 VARIANT = (
-    '[[modules]]\nname = "libmha_fwd"\n[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\n'
-    "has_mask = false\nhas_bias = false\nhas_alibi = false\nhas_lse = true\n"
+    '[[mha_fwd_variants]]\ndtype = "bf16"\nhdim = 128\nhas_mask = false\nhas_bias = false\n'
+    "has_alibi = false\nhas_lse = true\n"
 )
 
 
 def run(
-    tree: AiterTree, out: Path, manifest: str = VARIANT, archs: Sequence[str] = BOTH, **more: Any
+    tree: AiterTree, out: Path, tables: str = VARIANT, archs: Sequence[str] = BOTH, **more: Any
 ) -> KernelSet:
-    variants = loads(manifest, file="m.toml").fwd_variants if manifest else ()
-    selection = Selection(variants=variants, **more)
-    return generate(tree, tree.module("libmha_fwd"), selection, archs, Folder(out), explain=True)
+    return generating.run(tree, out, tables, archs=archs, explain=True, **more)
 
 
 def write_wrong_byte_code(source: Path) -> None:
@@ -64,16 +60,10 @@ def test_byte_code_is_ignored(tmp_path: Path) -> None:
     run_module("qola.codegen.asm.run_script", arguments, cwd=tmp_path, place="here")
 
 
-def run_generate_py(tree: AiterTree, out: Path, *arguments: str) -> str:
+def run_generate_py(tree: AiterTree, out: Path, receipt: int, targets: str) -> str:
     """Run the fake's generate.py without qola, and return the text of its dispatch."""
-    out.mkdir()
-    script = tree.root / tree.fmha_dir / "generate.py"
-    subprocess.run(
-        [sys.executable, "-B", script, "-d", "fwd", *arguments, "-o", out],
-        check=True,
-        env={"PYTHONHASHSEED": "0"},
-    )
-    return (out / "fmha_fwd_api.cpp").read_text()
+    folder = generating.run_generate_py(tree, out, "fwd", receipt, targets)
+    return (folder / "fmha_fwd_api.cpp").read_text()
 
 
 @pytest.mark.quick(4)
@@ -105,8 +95,8 @@ def test_variants_select_from_any_pool(
     assert direction.rows == len(result.explanations) == 64 * archs * fields
     assert len(result.kernels) == count
     # Receipt 7 of the fake is this variant.
-    targets = ["--targets", ",".join(BOTH)] if "TARGETS" in switches else []
-    expected_dispatch = run_generate_py(tree, tmp_path / "own", "--receipt", "7", *targets)
+    targets = ",".join(BOTH) if "TARGETS" in switches else ""
+    expected_dispatch = run_generate_py(tree, tmp_path / "own", 7, targets)
     assert (tmp_path / "out/dispatch/fmha_fwd_api.cpp").read_text() == expected_dispatch
     written = {p.name: p.read_bytes() for p in (tmp_path / "own").glob("fmha_fwd_1*")}
     assert {p.name: p.read_bytes() for p in (tmp_path / "out/kernels").iterdir()} == written
@@ -173,10 +163,9 @@ def test_lower_levels_build_the_whole_receipt(
         f"level {level}: all of receipt 600 is built, whatever m.toml:3 [[mha_fwd" in warning.found
     )
     for target_archs in (BOTH, *((arch,) for arch in BOTH)):
-        targets = ["--targets", ",".join(target_archs)] if "TARGETS" in switches else []
-        expected_dispatch = run_generate_py(
-            tree, tmp_path / "-".join(target_archs), "--receipt", "600", *targets
-        )
+        targets = ",".join(target_archs) if "TARGETS" in switches else ""
+        own = tmp_path / "-".join(target_archs)
+        expected_dispatch = run_generate_py(tree, own, 600, targets)
         folder = "dispatch" if target_archs == BOTH else f"dispatch_{target_archs[0]}"
         assert (tmp_path / f"out/{folder}/fmha_fwd_api.cpp").read_text() == expected_dispatch
     with pytest.raises(CodegenError, match="required level is not reached") as error:
@@ -188,7 +177,7 @@ def test_lower_levels_build_the_whole_receipt(
 def test_drop_directions(tmp_path: Path, switches: tuple[str, ...]) -> None:
     """Prevents: kernels of a dropped direction, or a link error for its dispatch function."""
     tree = make_tree(tmp_path / "tree", *switches)
-    result = run(tree, tmp_path / "out", "", drop_directions=frozenset({"fwd"}))
+    result = run(tree, tmp_path / "out", "", drop=["fwd"])
     assert result.kernels == ()
     reasons = {e.dropped_by for e in result.explanations}
     assert reasons == ({"the direction is dropped"} if "NO_POOL" not in switches else set())
@@ -200,7 +189,7 @@ def test_drop_directions(tmp_path: Path, switches: tuple[str, ...]) -> None:
     [
         (
             ("TARGETS",),
-            {"receipt": 700, "manifest": ""},
+            {"receipt": 700, "tables": ""},
             [
                 "rule of receipt 700 for direction fwd",
                 "vlayout row, but no kernel has the field vlayout",
@@ -208,12 +197,12 @@ def test_drop_directions(tmp_path: Path, switches: tuple[str, ...]) -> None:
         ),
         (
             ("TARGETS",),
-            {"manifest": VARIANT + 'mode = "batch"\nhas_dropout = true\n'},
+            {"tables": VARIANT + 'mode = "batch"\nhas_dropout = true\n'},
             ["selects no kernel", "dropout: wanted yes, there is only no"],
         ),
         (
             ("TARGETS", "NEW_FIELD"),
-            {"manifest": VARIANT + "has_sink = true\n"},
+            {"tables": VARIANT + "has_sink = true\n"},
             [
                 "m.toml:3 [[mha_fwd_variants]].sink",
                 "sink yes, but no kernel has the field sink",
@@ -222,7 +211,7 @@ def test_drop_directions(tmp_path: Path, switches: tuple[str, ...]) -> None:
         ),
         (
             ("TARGETS", "NO_POOL"),
-            {"receipt": 700, "manifest": ""},
+            {"receipt": 700, "tables": ""},
             ["receipt 700 of a dispatch that cannot be parsed", "of this CK's own: 0, 7, 600"],
         ),
         (("TARGETS",), {"archs": ("gfx1100",)}, ["gfx1100"]),

@@ -5,27 +5,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from qola.aiter.tree import AiterTree, read_tree
-from qola.codegen.generate import generate
-from qola.codegen.types import KernelSet, Selection
-from qola.common.folder import Folder
-from qola.manifest.load import loads
+from tests.codegen.generating import BOTH, read_files, roles, run, run_generate_py
 from tests.support.folders import write
 
 FMHA = "3rdparty/composable_kernel/example/ck_tile/01_fmha"
 VARIANT = (
-    '[[modules]]\nname = "{}"\n[[mha_{}_variants]]\ndtype = "bf16"\nhdim = 128\n'
+    '[[mha_{}_variants]]\ndtype = "bf16"\nhdim = 128\n'
     "has_bias = false\nhas_alibi = false\nhas_dropout = false\n"
 )
-FWD = VARIANT.format("libmha_fwd", "fwd") + "has_lse = true\n"
-BWD = VARIANT.format("libmha_bwd", "bwd") + "deterministic = false\n"
+FWD = VARIANT.format("fwd") + "has_lse = true\n"
+BWD = VARIANT.format("bwd") + "deterministic = false\n"
 
 
 @pytest.fixture(scope="session")
@@ -52,16 +46,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> AiterTree:
     return read_tree(root)
 
 
-def run(tree: AiterTree, out: Path, module: str, manifest: str, receipt: int) -> KernelSet:
-    parsed = loads(manifest, file="m.toml")
-    variants = parsed.bwd_variants if module == "libmha_bwd" else parsed.fwd_variants
-    selection = Selection(receipt, variants, level="filtered")
-    return generate(tree, tree.module(module), selection, ("gfx942", "gfx950"), Folder(out))
-
-
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
-    ("module", "manifest", "rows", "roles"),
+    ("module", "tables", "rows", "expected"),
     [
         (
             "libmha_fwd",
@@ -77,16 +64,16 @@ def test_variants_select_kernels(
     tree: AiterTree,
     tmp_path: Path,
     module: str,
-    manifest: str,
+    tables: str,
     rows: dict[str, int],
-    roles: dict[str, int],
+    expected: dict[str, int],
 ) -> None:
     """Prevents: a CK with other signatures, fields and conditions refused or parsed wrongly."""
-    result = run(tree, tmp_path, module, manifest, 600)
+    result = run(tree, tmp_path, tables, module, BOTH, receipt=600, level="filtered")
     assert {d.name: d.rows for d in result.directions} == rows
     assert {(d.level, d.unknown) for d in result.directions} == {("filtered", ())}
-    assert Counter(kernel.role for kernel in result.kernels) == roles
-    assert {kernel.archs for kernel in result.kernels} == {("gfx942", "gfx950")}
+    assert roles(result) == expected
+    assert {kernel.archs for kernel in result.kernels} == {BOTH}
 
 
 @pytest.mark.quick(1)
@@ -95,15 +82,7 @@ def test_full_receipt_is_identical(
     tree: AiterTree, tmp_path: Path, module: str, direction: str
 ) -> None:
     """Prevents: a kernel or a dispatch that differs from the output of this CK's generate.py."""
-    own = tmp_path / "own"
-    own.mkdir()
-    script = tree.root / FMHA / "generate.py"
-    command = [sys.executable, "-B", "-W", "ignore", script, "-d", direction, "-r", "2", "-o", own]
-    environ = {"PYTHONHASHSEED": "0"}
-    subprocess.run([str(part) for part in command], check=True, env=environ)
-    plain = f'[[modules]]\nname = "{module}"\n'
-    run(tree, tmp_path / "out", module, plain, 2)
-    written = [*(tmp_path / "out/kernels").iterdir(), *(tmp_path / "out/dispatch").iterdir()]
-    found = {path.name: path.read_bytes() for path in written}
-    expected = {path.name: path.read_bytes() for path in own.iterdir()}
+    expected = read_files(run_generate_py(tree, tmp_path / "own", direction, 2))
+    run(tree, tmp_path / "out", module=module, archs=BOTH, receipt=2, level="filtered")
+    found = read_files(tmp_path / "out/kernels") | read_files(tmp_path / "out/dispatch")
     assert [name for name in expected if found.get(name) != expected[name]] == []
