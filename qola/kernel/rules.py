@@ -184,16 +184,12 @@ def _hdim(config: KernelConfig, _archs: Archs) -> Wrong:
             yield f"{name} {size}", "a multiple of 8 up to 256"
 
 
-def _has_bias(config: KernelConfig) -> bool:
-    return config.bias not in (None, "no")
-
-
 @_rule(
     "the soft cap applies to logits without a bias",
     (f"{OPS}/fmha_fwd.py", "logits_soft_cap is only allowed if no bias"),
 )
 def _logits_bias(config: KernelConfig, _archs: Archs) -> Wrong:
-    if config.logits and _has_bias(config):
+    if config.logits and config.bias not in (None, "no"):
         yield f"logits with bias {config.bias}", "one of the two"
 
 

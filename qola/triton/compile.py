@@ -168,10 +168,7 @@ def _metadata(
     """Return launch parameters as JSON, without the paths of the machine in Triton's metadata."""
     fields = {name: metadata[name] for name in _LAUNCH} | {
         "arch": instance.arch,
-        "arguments": [
-            {"divisible": one.divisible, "name": one.name, "type": one.type}
-            for one in instance.arguments
-        ],
+        "arguments": [vars(argument) for argument in instance.arguments],
         "choices": dict(instance.chosen),
         "constants": constants,
         "name": instance.name,

@@ -236,13 +236,18 @@ def _types(kernel: Kernel, parameters: _Parameters) -> dict[str, str]:
     return types | own
 
 
+def _filled(said: str, chosen: Mapping[str, str]) -> str:
+    """Return a type with the values of its placeholders."""
+    return _PLACEHOLDER.sub(lambda match: chosen[match[1]], said)
+
+
 def _instance(
     kernel: Kernel, parameters: _Parameters, chosen: dict[str, str], arch: str
 ) -> Instance:
     arguments = []
     constants = {name: chosen[name] for name in chosen if name in parameters.constants}
     for name, said in _types(kernel, parameters).items():
-        filled = _PLACEHOLDER.sub(lambda m: chosen[m[1]], said)
+        filled = _filled(said, chosen)
         if filled.startswith(_CONSTANT):
             constants[name] = filled.removeprefix(_CONSTANT)
             continue
@@ -311,13 +316,11 @@ def _check_type(
         fix = f'annotate it, {name}: "*{{dtype}}:16", or name it in signature'
         yield Finding(place, "no type", expected, fix)
         return
-    inside = [part for part in _PLACEHOLDER.findall(said) if part in choices]
-    if len(inside) != len(_PLACEHOLDER.findall(said)):
+    inside = dict.fromkeys(_PLACEHOLDER.findall(said))
+    if not inside.keys() <= choices.keys():
         return  # _check reports missing choices.
     for values in product(*(choices[part] for part in inside)):
-        filled = said
-        for part, value in zip(inside, values, strict=True):
-            filled = filled.replace(f"{{{part}}}", value)
+        filled = _filled(said, dict(zip(inside, values, strict=True)))
         if filled.startswith(_CONSTANT) and _VALUE.match(filled.removeprefix(_CONSTANT)):
             continue
         match = _TYPE.match(filled)

@@ -264,15 +264,14 @@ def _launch(memory: Memory, run: Run, function: str, arch: str) -> None:
     run(instance, memory.arguments(instance), (tiles, heads, len(problem.lengths)))
 
 
-def check(problem: TritonCase, run: Run, backward: bool = True, arch: str = "gfx942") -> None:
-    """Run forward, and backward on request, and compare each result with float64."""
+def check(problem: TritonCase, run: Run, arch: str = "gfx942") -> None:
+    """Run forward and backward, and compare each result with float64."""
     memory = Memory(problem)
     _launch(memory, run, "attention_forward", arch)
     check_forward(memory)
-    if backward:
-        for part in ("delta", "dkdv", "dq"):
-            _launch(memory, run, f"attention_backward_{part}", arch)
-        check_backward(memory)
+    for part in ("delta", "dkdv", "dq"):
+        _launch(memory, run, f"attention_backward_{part}", arch)
+    check_backward(memory)
 
 
 def check_forward(memory: Memory) -> None:
