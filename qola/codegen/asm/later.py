@@ -346,8 +346,8 @@ def generate_later_asm(
     selection: Selection,
     archs: Sequence[str],
     out_dir: Folder,
-    *,
-    named: Collection[str] = (),
+    modules: Collection[str],
+    named: Collection[str],
 ) -> AsmSet:
     """Generate the tables of a library, and list the code objects that it embeds.
 
@@ -355,13 +355,13 @@ def generate_later_asm(
 
     Args:
         out_dir: gets ``include/``.
+        modules: from `config_modules`.
         named: modules whose table is written although no source includes it.
 
     Raises:
         CodegenError: the script fails, or a module has no tables.
     """
     direction = attention_of(config.name).direction
-    modules = config_modules(tree, config, selection.drop_srcs)
     embedded = (selection.embedded or modules) if selection.asm else ()
     rows: dict[str, list[ConfigRow]] = {}
     headers: list[GeneratedSource] = []

@@ -38,9 +38,9 @@ def assembly_path(
         calls: the library's generators of this path.
         out_dir: gets ``include/``, or ``dispatch/`` and ``kernels/``.
     """
-    named = named_modules(tree, calls)
-    if named or config_modules(tree, config, selection.drop_srcs):
-        return generate_later_asm(tree, config, selection, archs, out_dir, named=named)
+    named, modules = named_modules(tree, calls), config_modules(tree, config, selection.drop_srcs)
+    if named or modules:
+        return generate_later_asm(tree, config, selection, archs, out_dir, modules, named)
     if not selection.asm:
         return AsmSet()
     return generate_asm(tree, config.name, calls, archs, selection.variants, out_dir)
