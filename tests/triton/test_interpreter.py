@@ -7,6 +7,7 @@ which is exact.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import sys
@@ -127,11 +128,7 @@ def run(instance: Instance, values: Values, grid: tuple[int, int, int]) -> None:
     }
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel[grid](**arguments, **{n: _number(v) for n, v in instance.constants.items()})
-
-
-def _number(text: str) -> int:
-    return {"True": True, "False": False}[text] if text in ("True", "False") else int(text)
+        kernel[grid](**arguments, **{n: ast.literal_eval(v) for n, v in instance.constants.items()})
 
 
 @pytest.mark.quick(1)

@@ -129,7 +129,8 @@ def _module(tree: AiterTree, file: str) -> str:
 
 def _rendered(tree: AiterTree, result: Result) -> RenderedFunction:
     if result.error:
-        return RenderedFunction(error=_shortened(tree, result.error))
+        root = os.path.join(os.path.abspath(tree.root), "")
+        return RenderedFunction(error=result.error.replace(root, ""))
     if not _NAME.fullmatch(result.name):
         return RenderedFunction(error=f"it names its library {quote(result.name)}")
     given = set(result.flags) - {*OPTIONAL_FLAGS}
@@ -143,10 +144,6 @@ def _rendered(tree: AiterTree, result: Result) -> RenderedFunction:
     places = dict.fromkeys(_include_dir(tree, path) for path in reversed(result.copied))
     dirs = tuple(filter(None, places))
     return RenderedFunction(result.name, result.source, tuple(words), dirs)
-
-
-def _shortened(tree: AiterTree, text: str) -> str:
-    return text.replace(os.path.join(os.path.abspath(tree.root), ""), "")
 
 
 def _include_dir(tree: AiterTree, path: str) -> str:
