@@ -23,8 +23,7 @@ from qola_lab.trees.check import Report
 from qola_lab.trees.emulate import EmulationRequest, emulate_trees
 from qola_lab.trees.examine import examine
 from qola_lab.trees.launches import check_launches
-from qola_lab.trees.page import render
-from qola_lab.trees.report import HealthError, HealthReport, compare_trees
+from qola_lab.trees.report import HealthError, HealthReport, compare_trees, render
 
 _SHOWN = 20
 """Differences to print; the page and the JSON have all of them."""

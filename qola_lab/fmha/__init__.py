@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from qola.kernel.config import ConfigError, KernelConfig, Tile
     from qola.kernel.rules import InvalidError, check, validate
     from qola_lab.fmha import reference
-    from qola_lab.fmha.build import build_configs, build_libraries
-    from qola_lab.fmha.manifest import make_manifest
+    from qola_lab.fmha.build import build_configs, build_libraries, make_manifest
     from qola_lab.fmha.observe import observe_kernels
     from qola_lab.fmha.registry import Registry, RegistryError
     from qola_lab.fmha.runner import RunError, Runner
@@ -61,8 +60,7 @@ _MODULES = {
     ),
     "qola.build.programs": ("NotBuiltError",),
     "gfxemu.launch": ("Options",),
-    "qola_lab.fmha.build": ("build_configs", "build_libraries"),
-    "qola_lab.fmha.manifest": ("make_manifest",),
+    "qola_lab.fmha.build": ("build_configs", "build_libraries", "make_manifest"),
     "qola_lab.fmha.observe": ("observe_kernels",),
     "qola_lab.fmha.registry": ("Registry", "RegistryError"),
     "qola_lab.fmha.runner": ("RunError", "Runner"),

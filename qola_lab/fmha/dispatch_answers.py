@@ -12,7 +12,7 @@ from qola.codegen.ck.link import NotUnderstoodError
 from qola.plan.model import Plan
 from qola_lab.fmha.registry import Entry, Registry, RegistryError
 from qola_lab.problems import AttentionProblem
-from qola_lab.problems.ck import MASK_TYPES, condition_text
+from qola_lab.problems.problem import MASK_TYPES, condition_text
 from qola_lab.verify.repository import Repository
 
 CK, TRITON = "CK instance", "Triton"

@@ -14,8 +14,7 @@ from qola_base.formats import F64, FP32
 from qola_lab.problems import AttentionProblem, ProblemError
 from qola_lab.reference import attention
 from qola_lab.reference.attention import Gradients, Softmax
-from qola_lab.verify import append
-from qola_lab.verify.expected import by_sequence, joined
+from qola_lab.verify.expected import by_sequence, cache_by_sequence, expected_append, joined
 from qola_lab.verify.tensors import Appended as AppendedRows
 from qola_lab.verify.tensors import Tensors, positions
 
@@ -76,8 +75,8 @@ def append_kv(
     """
     plain = replace(problem, layout=replace(problem.layout, page_block_size=0))
     given = with_appended(problem, tensors_of(problem, q, k, v), *new, **angles)
-    found = {name: one.exact for name, one in append.expected(plain, given, FP32).items()}
-    whole = {name: append.by_sequence(plain, found[name]) for name in ("k", "v")}
+    found = {name: one.exact for name, one in expected_append(plain, given, FP32).items()}
+    whole = {name: cache_by_sequence(plain, found[name]) for name in ("k", "v")}
     return Appended(*(in_rows(problem, one) for one in (found.get("q", given.q), *whole.values())))
 
 

@@ -14,8 +14,7 @@ from qola.kernel.config import KernelConfig
 from qola_base.errors import ExitCode, Finding, QolaError
 from qola_base.json_types import WrongValueError, parse_json, reader
 from qola_lab.problems import AttentionProblem
-from qola_lab.verify.dispatch import Dispatch
-from qola_lab.verify.repository import Repository, is_asm_helper
+from qola_lab.verify.repository import Dispatch, Repository, is_asm_helper
 
 
 class RegistryError(QolaError, title="the registry cannot say", exit_code=ExitCode.USAGE):

@@ -15,13 +15,18 @@ from qola_base.formats import F64, FP16, FP32, Format, rounded
 from qola_lab.fmha.reference import in_rows, tensors_of, with_appended
 from qola_lab.problems import AttentionProblem, ProblemError, formats
 from qola_lab.reference.attention import Forward
-from qola_lab.verify import append
-from qola_lab.verify.expected import Verdict, by_sequence, compare, expected, left_by_forward
+from qola_lab.verify.expected import (
+    Verdict,
+    by_sequence,
+    cache_by_sequence,
+    compare,
+    expected,
+    left_by_forward,
+)
 from qola_lab.verify.host import Built
-from qola_lab.verify.memory import buffers
 from qola_lab.verify.replay import TILE, Emulator, contents
 from qola_lab.verify.run import called
-from qola_lab.verify.tensors import Tensors, arithmetic
+from qola_lab.verify.tensors import Tensors, arithmetic, buffers
 
 Array = NDArray[Any]
 
@@ -216,6 +221,6 @@ def _must_be(direction: str, problem: AttentionProblem, rows: str, count: int) -
 def _shown(problem: AttentionProblem, name: str, array: F64, of_type: Format) -> Array:
     """Return a result as NumPy has its format, or in float32, which has all its numbers."""
     if problem.seqlen_knew and name in ("k", "v"):
-        array = append.by_sequence(problem, array)
+        array = cache_by_sequence(problem, array)
     laid = in_rows(problem, array) if name in _IN_ROWS else array
     return laid.astype(np.float16 if of_type is FP16 else np.float32)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from qola.aiter.tree import AiterTree
 from qola.codegen.ck.link import NotUnderstoodError
 from qola.common.folder import Folder
 from qola.manifest.toml import TomlTable, TomlTables, toml_document
@@ -18,13 +21,124 @@ from qola.query.planned import plan_request
 from qola_base.errors import CodegenError, ExitCode, Finding, QolaError
 from qola_base.json_types import JsonValue
 from qola_lab.fmha.registry import Entry, Registry
-from qola_lab.models.alternatives import find_alternatives
 from qola_lab.models.config import LayerAttention, LayerGroup, Model
-from qola_lab.models.problems import Phase, phases_of
-from qola_lab.problems import AttentionProblem
-from qola_lab.problems.ck import condition_text
-from qola_lab.verify.dispatch import Dispatch
-from qola_lab.verify.repository import Repository
+from qola_lab.problems import AttentionProblem, make_problem
+from qola_lab.problems.problem import condition_text
+from qola_lab.verify.repository import Dispatch, Repository
+
+PAGE_BLOCK_SIZE = 128
+"""Rows of a page: Composable Kernel's split-KV kernels take multiples of it."""
+
+#: Lengths of Q, and of K and V, of two sequences: long and short ones.
+_PREFILL = (([4096, 1000], [4096, 1000]), ([100, 37], [100, 37]))
+_PAGED = (([1, 1], [4096, 1000]), ([100, 37], [4096, 1000]))
+_DECODE = (([1, 1], [4096, 1000]),)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A use of a layer's attention in a server.
+
+    Attributes:
+        name: prefill (K and V of the same step), context (K and V of earlier steps, merged by the
+            LSE), paged (decoding, and prefill in chunks, over a cache in pages) or latent (decoding
+            over MLA's compressed cache).
+        problems: for long and for short sequences.
+    """
+
+    name: str
+    problems: tuple[AttentionProblem, ...]
+
+
+def phases_of(attention: LayerAttention, dtype: str) -> tuple[Phase, ...]:
+    """Return the phases of a layer, with problems in the data type of its activations."""
+    if attention.latent is None:
+        return (
+            Phase("prefill", tuple(_problems("fwd", _PREFILL, attention, dtype))),
+            Phase("paged", tuple(_problems("fwd_splitkv", _PAGED, attention, dtype))),
+        )
+    context = {"return_lse": True, "mask_type": "no", "window_size_right": -1}
+    return (
+        Phase("prefill", tuple(_problems("fwd", _PREFILL, attention, dtype))),
+        Phase("context", tuple(_problems("fwd", _PAGED[1:], attention, dtype, **context))),
+        Phase("latent", tuple(_latent_problems(attention, dtype))),
+    )
+
+
+def _problems(
+    direction: str,
+    lengths: tuple[tuple[list[int], list[int]], ...],
+    attention: LayerAttention,
+    dtype: str,
+    **more: Any,
+) -> Iterator[AttentionProblem]:
+    """Yield causal problems; with `more`, other fields of them."""
+    fields: dict[str, Any] = {
+        "mask_type": "bottom_right",
+        # A window of n keys contains the query's own.
+        "window_size_left": attention.window - 1,
+        "window_size_right": 0,
+        "has_sink": attention.has_sink,
+        "logits_soft_cap": attention.logits_soft_cap,
+        "use_asm": direction == "fwd",
+    }
+    if direction == "fwd_splitkv":
+        fields["page_block_size"] = PAGE_BLOCK_SIZE
+    for seqlen_q, seqlen_k in lengths:
+        yield make_problem(
+            *(direction, dtype),
+            hdim=(attention.hdim_q, attention.hdim_v),
+            seqlen_q=seqlen_q,
+            seqlen_k=seqlen_k,
+            nhead_q=attention.nhead_q,
+            nhead_k=attention.nhead_k,
+            **fields | more,
+        )
+
+
+def _latent_problems(attention: LayerAttention, dtype: str) -> Iterator[AttentionProblem]:
+    latent = attention.latent
+    if latent is None:
+        return
+    absorbed = LayerAttention(attention.nhead_q, 1, latent.hdim_q, latent.hdim_v)
+    yield from _problems("fwd_splitkv", _DECODE, absorbed, dtype)
+
+
+#: AITER's Triton kernel for paged K and V, which compiles when it is called.
+_UNIFIED = "aiter/ops/triton/unified_attention.py"
+_UNIFIED_FUNCTION = "unified_attention"
+#: AITER's module of MLA's decoding, and the directory of its code objects below hsa/<arch>.
+_MLA_MODULE, _MLA_DIRECTORY = "module_mla_asm", "mla"
+
+
+def find_alternatives(
+    tree: AiterTree, attention: LayerAttention, phase: str, arch: str
+) -> tuple[str, ...]:
+    """Return modules and Triton functions of the tree for a phase, as text."""
+    if phase == "latent":
+        return tuple(_mla(tree, arch))
+    return tuple(_unified(tree, attention))
+
+
+def _mla(tree: AiterTree, arch: str) -> Iterator[str]:
+    directory = tree.root / tree.hsa_dir / arch / _MLA_DIRECTORY
+    count = len([*directory.rglob("*.co")])
+    if count and _MLA_MODULE in tree.module_names():
+        yield f"assembly: {_MLA_MODULE}, {count} code objects for {arch}, chosen by its host code"
+
+
+def _unified(tree: AiterTree, attention: LayerAttention) -> Iterator[str]:
+    if not (tree.root / _UNIFIED).is_file():
+        return
+    needed = {"sinks"} if attention.has_sink else set()
+    needed |= {"window_size"} if attention.window else set()
+    needed |= {"softcap"} if attention.logits_soft_cap else set()
+    for node in ast.walk(tree.syntax_tree(_UNIFIED)):
+        if isinstance(node, ast.FunctionDef) and node.name == _UNIFIED_FUNCTION:
+            names = {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
+            if needed <= names:
+                yield f"Triton: {_UNIFIED} has its parameters, and compiles at run time"
+
 
 MODULE = "libmha_fwd"
 _FILE = "model.toml"

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from qola.manifest.toml import toml_comment, toml_document
-from qola_lab.models.coverage import Coverage, ServedPhase
-from qola_lab.models.describe import layers_line, model_lines
-from qola_lab.models.problems import PAGE_BLOCK_SIZE
+from qola_lab.models.config import layers_line, model_lines
+from qola_lab.models.coverage import PAGE_BLOCK_SIZE, Coverage, ServedPhase
 
 _WIDTH = 98
 _PHASES = {

@@ -8,8 +8,7 @@ from qola.manifest.constants import AITER
 from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
 from qola.manifest.toml import TomlTable
 from qola.query.serving import ModelNeeds
-from qola_lab.models.config import Model
-from qola_lab.models.describe import layers_line, model_lines
+from qola_lab.models.config import Model, layers_line, model_lines
 
 _OFF = ("has_bias", "has_alibi", "has_dropout", "has_skip")
 """Features of forward kernels that no server uses with a model whose type qola knows."""

@@ -1,8 +1,8 @@
 """Attention problems in the terms of flash-attention, AITER and Composable Kernel."""
 
-from qola_lab.problems.ck import DTYPES, formats
 from qola_lab.problems.fields import from_fields, make_problem, parse_lines, parse_words
 from qola_lab.problems.problem import (
+    DTYPES,
     STANDARD_NORMAL,
     AttentionProblem,
     Device,
@@ -10,6 +10,7 @@ from qola_lab.problems.problem import (
     ProblemError,
     TestData,
     default_scale,
+    formats,
 )
 
 __all__ = [

@@ -12,9 +12,12 @@ from qola.aiter.attention import ENTRIES
 from qola.common.suggestions import nearest
 from qola_base.errors import Finding
 from qola_base.json_types import WrongValueError, parse_json
-from qola_lab.problems.ck import BIAS_TYPES, DTYPES, MASK_TYPES, ROPE_TYPES
 from qola_lab.problems.problem import (
+    BIAS_TYPES,
     DEFAULTS,
+    DTYPES,
+    MASK_TYPES,
+    ROPE_TYPES,
     AttentionProblem,
     Layout,
     ProblemError,

@@ -21,9 +21,9 @@ from qola.plan.generate import generate_module
 from qola_base.errors import AiterError, QolaError
 from qola_base.files import sha256_of_text
 from qola_base.progress import log
+from qola_lab.trees.check import Library, directions_of, manifest_text
 from qola_lab.trees.examine import candidate_libraries
 from qola_lab.trees.launches import small_manifests
-from qola_lab.trees.library import Library, directions_of, manifest_text
 from qola_lab.trees.report import KernelHealth, KernelVerdict, State, TreeHealth
 
 DIED = "kernels could not be tried"

@@ -27,15 +27,19 @@ from qola_base.progress import log
 from qola_lab.trees.check import (
     INIT,
     Check,
+    Library,
     Report,
     assembly_archs,
     check_archs,
     check_config,
+    check_library,
     check_patches,
     check_tree,
+    directions_of,
     guarded,
+    library,
+    rows_of,
 )
-from qola_lab.trees.library import Library, check_library, directions_of, library, rows_of
 
 #: Checks that compare with AITER's own files wait for the tasks that generate them.
 _WORKERS = 4

@@ -24,8 +24,7 @@ from qola_base.cache import cache_directory, own_directory
 from qola_base.errors import Finding
 from qola_base.files import write_if_changed
 from qola_base.progress import log
-from qola_lab.trees.check import Check
-from qola_lab.trees.library import Library, manifest_text
+from qola_lab.trees.check import Check, Library, manifest_text
 
 #: Tables of variants, by the direction that they are for, fwd or bwd.
 Variants = Sequence[tuple[str, TomlTable]]

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from qola.common.processes import available_cores
@@ -21,7 +20,7 @@ from qola_lab.verify.command import (
     report_outcomes,
     verify_requests,
 )
-from qola_lab.verify.record import to_text
+from qola_lab.verify.outcome import to_verdicts
 from qola_lab.verify.replay import MAX_INSTRUCTIONS
 from qola_lab.verify.run import verify
 from qola_lab.verify.store import VerdictStore
@@ -57,8 +56,8 @@ def _verify(args: argparse.Namespace) -> int:
         found = [
             outcome
             for built in libraries
-            for request in verify_requests(args, built)
-            for outcome in verify(built, replace(request, **how), store)
+            for request in verify_requests(args, built, **how)
+            for outcome in verify(built, request, store)
         ]
         facts = [
             ", ".join(built.planned.library for built in libraries),
@@ -74,7 +73,7 @@ def _verify(args: argparse.Namespace) -> int:
                 "problems": f"{args.samples} for each kernel, seed {args.seed}",
                 "sources": store.sources[:16],
             }
-            write_if_changed(args.verdicts, to_text(depends, found))
+            write_if_changed(args.verdicts, to_verdicts(depends, found))
         name = ", ".join(dict.fromkeys(built.plan.name for built in libraries))
         return report_outcomes(args, name, facts, found)
     except QolaError as error:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from qola.aiter.attention import ENTRIES
 from qola_base.errors import Finding
 from qola_lab.problems import AttentionProblem
-from qola_lab.verify.memory import buffers, tables
 from qola_lab.verify.repository import VerifyError
+from qola_lab.verify.tensors import buffers, tables
 from qola_lab.verify.values import address_names, entry_values
 
 #: Values of qola_status.

@@ -15,7 +15,7 @@ from qola_lab.verify.libraries import add_libraries, places
 from qola_lab.verify.outcome import Outcome, count, lines, to_json, to_junit
 from qola_lab.verify.page import render
 from qola_lab.verify.repository import VerifyError
-from qola_lab.verify.run import VerifyRequest
+from qola_lab.verify.sample import VerifyRequest
 
 
 def add_library_options(parser: argparse.ArgumentParser) -> None:
@@ -51,10 +51,10 @@ def _emulated_archs(args: argparse.Namespace, built: Built) -> list[str]:
     return [arch for arch in archs if arch in ARCHS]
 
 
-def verify_requests(args: argparse.Namespace, built: Built) -> list[VerifyRequest]:
-    """Return the requests for a library, one for each arch."""
+def verify_requests(args: argparse.Namespace, built: Built, **more: int) -> list[VerifyRequest]:
+    """Return the requests for a library, one for each arch, with more fields of them."""
     how = tuple(args.kernels), args.samples, args.seed
-    return [VerifyRequest(arch, *how) for arch in _emulated_archs(args, built)]
+    return [VerifyRequest(arch, *how, **more) for arch in _emulated_archs(args, built)]
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:

@@ -27,8 +27,8 @@ from qola_base.errors import Finding, QolaError
 from qola_lab.problems import AttentionProblem, Device
 from qola_lab.verify.c_api import CFunctions, Found, Stage, make_args
 from qola_lab.verify.case import REFUSED, Call, Launch, Sample
-from qola_lab.verify.memory import DESCALES, buffers, tables
 from qola_lab.verify.repository import Repository, VerifyError
+from qola_lab.verify.tensors import DESCALES, buffers, tables
 from qola_lab.verify.values import address_names, entry_values, takes_descales
 
 #: Time that a call may take in seconds: no kernel runs.
@@ -141,6 +141,7 @@ class Host:
 
     def __init__(self, built: Built, device: Device) -> None:
         arch = self.arch = device.arch
+        self.cu_count = device.cu_count
         self._hip = Hip(built.runtime, arch, units=device.cu_count, runs=False)
         self._library = self._hip.load(built.library)
         self._namespace = built.plan.namespace

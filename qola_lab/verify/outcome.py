@@ -1,4 +1,4 @@
-"""Outcomes of a library's kernels, as JSON, JUnit and text."""
+"""Outcomes of a library's kernels, as JSON, JUnit, text and a file of verdicts."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import Literal
+from typing import Literal, get_args
 from xml.etree import ElementTree
 
 from gfxemu.coverage import BlockSize
 from qola.common.version import docs_url
+from qola_base.files import sha256_of_text
 from qola_base.json_types import JsonObject, json_fields
 from qola_lab.problems import AttentionProblem
 from qola_lab.verify.case import Sample
@@ -22,6 +23,13 @@ SCHEMA_VERSION = 1
 _COUNTED = ("instructions", "barriers", "waits")
 #: Ranges of code that a line lists.
 _SHOWN = 5
+#: Digits of a digest in a file of verdicts: two of 4,000 kernels have the same ones with a
+#: probability of 1/500.
+_DIGITS = 8
+_HEADER = "# Written by qola verify --verdicts (docs/internals/emulation.md#recorded-verdicts)"
+
+State = Literal["passed", "failed", "untried"]
+STATES: tuple[State, ...] = get_args(State)
 
 
 @dataclass(frozen=True)
@@ -184,7 +192,7 @@ class Outcome:
     coverage: Coverage | None = None
 
     @property
-    def state(self) -> Literal["passed", "failed", "untried"]:
+    def state(self) -> State:
         """The result; a kernel whose trials show nothing about it has not passed."""
         if self.wrong():
             return "failed"
@@ -261,7 +269,7 @@ def share_trials(outcomes: Iterable[Outcome]) -> list[Outcome]:
 def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Return how many kernels passed, failed, and were not tried."""
     states = [outcome.state for outcome in outcomes]
-    return {state: states.count(state) for state in ("passed", "failed", "untried")}
+    return {state: states.count(state) for state in STATES}
 
 
 def to_json(outcomes: Sequence[Outcome]) -> str:
@@ -356,3 +364,32 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
     ran = f"; {', '.join(parts)} executed" if covered else ""
     states = ", ".join(f"{number} {state}" for state, number in counts.items())
     return [*said, f"{states}; {trials} problems{ran}"]
+
+
+def key_of(kernel: str) -> str:
+    """Return the key of a kernel, the first digits of the sha256 of its name."""
+    return sha256_of_text(kernel)[:_DIGITS]
+
+
+def to_verdicts(facts: Mapping[str, object], outcomes: Sequence[Outcome]) -> str:
+    """Return the file of `qola verify --verdicts`: 18 bytes for each kernel that passed.
+
+    The file for the 4,000 kernels of a manifest is small enough to be committed. A difference
+    between two files shows kernels with other code, other problems or another verdict. A failed
+    kernel has its first fault.
+
+    Args:
+        facts: versions and settings that verdicts depend on, by name.
+    """
+    lines = [_HEADER, *(f"{name} {value}" for name, value in facts.items())]
+    for arch in sorted({one.arch for one in outcomes}):
+        for state in STATES:
+            own = [one for one in outcomes if (one.arch, one.state) == (arch, state)]
+            lines.append(f"{state} {arch} {len(own)}")
+            for one in sorted(own, key=lambda one: key_of(one.kernel)):
+                lines.append(f"{key_of(one.kernel)} {one.digest[:_DIGITS]}")
+                # Only kernels that somebody looks into have their names and reasons.
+                if state != "passed":
+                    lines[-1] += f" {one.kernel}"
+                    lines.append(f"  {one.faults()[0] if state == 'failed' else one.reason}")
+    return "\n".join([*lines, ""])

@@ -25,11 +25,17 @@ from qola_base.progress import log
 from qola_lab.problems import AttentionProblem
 from qola_lab.reference.attention import Forward
 from qola_lab.verify.case import Call, Case, Launch
-from qola_lab.verify.expected import compare, expected, joined, left_by_forward
-from qola_lab.verify.judge import BETWEEN, judge, row_sums
-from qola_lab.verify.memory import Buffer, buffers, filled, tables
+from qola_lab.verify.expected import (
+    BETWEEN,
+    compare,
+    expected,
+    joined,
+    judge,
+    left_by_forward,
+    row_sums,
+)
 from qola_lab.verify.outcome import Coverage, KernelFault, Outcome, Trial
-from qola_lab.verify.tensors import Tensors, arithmetic, tensors
+from qola_lab.verify.tensors import Buffer, Tensors, arithmetic, buffers, filled, tables, tensors
 from qola_lab.verify.values import address_names
 
 TILE = 16

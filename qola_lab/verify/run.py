@@ -6,28 +6,30 @@ import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import replace
 from functools import partial
-from glob import escape
 
 from gfxemu.launch import Options
 from qola.aiter.attention import ATTENTION, ENTRIES
 from qola.codegen.ck.link import NotUnderstoodError
 from qola_base.progress import log
 from qola_lab.problems import AttentionProblem, Device
-from qola_lab.verify.assembly import CALLS as ASSEMBLY_CALLS
-from qola_lab.verify.assembly import hints_of_code_object, hints_of_fields, propose_assembly
 from qola_lab.verify.case import Case, Sample, settle
 from qola_lab.verify.host import Built, Host, on_device
 from qola_lab.verify.outcome import Outcome, share_trials
-from qola_lab.verify.replay import MAX_INSTRUCTIONS, outcomes
+from qola_lab.verify.propose import (
+    ASSEMBLY_CALLS,
+    hints_of_code_object,
+    hints_of_fields,
+    propose_assembly,
+)
+from qola_lab.verify.replay import outcomes
 from qola_lab.verify.repository import is_asm_helper
 from qola_lab.verify.sample import (
     CALLS,
-    MAX_WORK,
     KernelSamples,
     Proposal,
+    VerifyRequest,
     draw,
     proposals_of,
     search,
@@ -38,57 +40,9 @@ from qola_lab.verify.store import VerdictStore
 _MORE_CALLS = 3
 #: Kernels whose launches are recorded at once, of which all code is in memory.
 _AT_ONCE = 1000
-#: How much more work further problems may take: longer ones enter loops that short ones skip.
-_LARGER = 4
 #: Compute units of the smallest part that an MI308 can be divided into: where a dispatch asks if a
 #: problem keeps the device busy, the answer is another than on a whole one.
 _DIVIDED = 20
-
-
-@dataclass(frozen=True)
-class VerifyRequest:
-    """The kernels to try, and the number and size of problems.
-
-    Attributes:
-        patterns: of kernels' names, with * and ?; none for all.
-        max_work: of each problem, see `AttentionProblem.work`.
-        max_samples: problems at most; beyond `samples`, for kernels of which code has not run.
-        first: number of the first problem.
-        max_instructions: of each launch, after which it counts as endless.
-        processes: that try kernels side by side.
-    """
-
-    arch: str
-    patterns: tuple[str, ...] = ()
-    samples: int = 3
-    seed: int = 0
-    max_work: int = MAX_WORK
-    max_samples: int = 0
-    first: int = 0
-    max_instructions: int = MAX_INSTRUCTIONS
-    processes: int = 1
-
-    def takes(self, kernel: str) -> bool:
-        """Whether a kernel is to be tried."""
-        return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
-
-    def further(self, found: Sequence[Outcome]) -> VerifyRequest | None:
-        """Return a request with further, larger problems for kernels of which code has not run."""
-        first = self.first + self.samples
-        kernels = [
-            one.kernel
-            for one in found
-            if one.state == "passed" and one.coverage and one.coverage.missing
-        ]
-        if not kernels or first >= self.max_samples:
-            return None
-        return replace(
-            self,
-            patterns=tuple(map(escape, kernels)),
-            samples=min(self.samples, self.max_samples - first),
-            first=first,
-            max_work=self.max_work * _LARGER,
-        )
 
 
 def verify(
@@ -201,10 +155,9 @@ def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
             missing = f"no problems are sampled for {direction}"
             found += [KernelSamples(k.name, (), missing) for k in asked]
             continue
-        how = request.arch, request.samples, request.seed, request.max_work, request.first
         try:
             dispatch = built.dispatch(direction)
-            found += [draw(kernel, kernels, dispatch, *how) for kernel in asked]
+            found += [draw(kernel, kernels, dispatch, request) for kernel in asked]
         except NotUnderstoodError as error:
             why = f"the dispatch is not understood: {error}"
             proposals = {kernel.name: proposals_of(kernel, kernels) for kernel in asked}
@@ -246,14 +199,15 @@ def _searched(
     """Sample problems of kernels by calling the library on a device."""
     if not proposals:
         return []
-    how = request.samples, request.seed, request.max_work, calls, cu_count, request.first
-    return on_device(built, Device(request.arch, cu_count), partial(_search, how=how), proposals)
+    work = partial(_search, request=request, calls=calls)
+    return on_device(built, Device(request.arch, cu_count), work, proposals)
 
 
 def _search(
-    host: Host, proposals: Mapping[str, Sequence[Proposal]], *, how: tuple[int, ...]
+    host: Host, proposals: Mapping[str, Sequence[Proposal]], *, request: VerifyRequest, calls: int
 ) -> list[KernelSamples]:
-    return [search(name, own, host.launched, *how) for name, own in proposals.items()]
+    found = (search(name, own, host.launched, request, calls) for name, own in proposals.items())
+    return [replace(one, cu_count=host.cu_count) for one in found]
 
 
 def _record(host: Host, drawn: Sequence[KernelSamples]) -> list[Case]:

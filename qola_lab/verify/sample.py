@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
+from glob import escape
 
 import numpy as np
 
@@ -13,8 +15,10 @@ from qola.aiter.attention import MAIN_ROLE
 from qola.plan.model import KernelInstance
 from qola_lab.problems import AttentionProblem
 from qola_lab.verify.case import Sample
-from qola_lab.verify.dispatch import Dispatch
+from qola_lab.verify.outcome import Outcome
 from qola_lab.verify.propose import EVERY, Fields, propose
+from qola_lab.verify.replay import MAX_INSTRUCTIONS
+from qola_lab.verify.repository import Dispatch
 
 #: Proposals for each sample, if the dispatch is parsed.
 _ATTEMPTS = 900
@@ -22,6 +26,8 @@ CALLS = 100
 """Proposals for each sample, if each of them calls the library."""
 MAX_WORK = 1 << 17
 """Default limit of the work of a problem: two heads of 256 x 256."""
+#: How much more work further problems may take: longer ones enter loops that short ones skip.
+_LARGER = 4
 #: Of problems, each third one has as many heads as models have.
 _MANY_HEADS = 3
 
@@ -34,6 +40,53 @@ _HDIM_STEP = 8
 Proposal = Callable[..., Sample | None]
 #: Returns the names of the kernels that a problem launches.
 Launched = Callable[[AttentionProblem], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class VerifyRequest:
+    """The kernels to try, and the number and size of problems.
+
+    Attributes:
+        arch: of the device.
+        patterns: of kernels' names, with * and ?; none for all.
+        max_work: of each problem, see `AttentionProblem.work`.
+        max_samples: problems at most; beyond `samples`, for kernels of which code has not run.
+        first: number of the first problem.
+        max_instructions: of each launch, after which it counts as endless.
+        processes: that try kernels side by side.
+    """
+
+    arch: str
+    patterns: tuple[str, ...] = ()
+    samples: int = 3
+    seed: int = 0
+    max_work: int = MAX_WORK
+    max_samples: int = 0
+    first: int = 0
+    max_instructions: int = MAX_INSTRUCTIONS
+    processes: int = 1
+
+    def takes(self, kernel: str) -> bool:
+        """Whether a kernel is to be tried."""
+        return not self.patterns or any(fnmatchcase(kernel, one) for one in self.patterns)
+
+    def further(self, found: Sequence[Outcome]) -> VerifyRequest | None:
+        """Return a request with further, larger problems for kernels of which code has not run."""
+        first = self.first + self.samples
+        kernels = [
+            one.kernel
+            for one in found
+            if one.state == "passed" and one.coverage and one.coverage.missing
+        ]
+        if not kernels or first >= self.max_samples:
+            return None
+        return replace(
+            self,
+            patterns=tuple(map(escape, kernels)),
+            samples=min(self.samples, self.max_samples - first),
+            first=first,
+            max_work=self.max_work * _LARGER,
+        )
 
 
 @dataclass(frozen=True)
@@ -55,13 +108,9 @@ def draw(
     kernel: KernelInstance,
     kernels: Sequence[KernelInstance],
     dispatch: Dispatch,
-    device: str,
-    samples: int,
-    seed: int = 0,
-    max_work: int = MAX_WORK,
-    first: int = 0,
+    request: VerifyRequest,
 ) -> KernelSamples:
-    """Return problems that a kernel instance is launched for on a device, the same for a seed.
+    """Return problems that a kernel instance is launched for, the same for a seed.
 
     A helper kernel has no fields for masks and lengths: it is sampled by the fields of the main
     kernels of its library that it runs with.
@@ -80,9 +129,9 @@ def draw(
         missing += f" or another of {len(others)}" if len(others) > 4 else ""
         return KernelSamples(kernel.name, (), missing)
     proposals = [partial(propose, kernel.direction, fields[name]) for name in mains]
-    taken: Launched = lambda problem: dispatch.taken(problem, device)  # noqa: E731
-    how = samples, seed, max_work, _ATTEMPTS, 0, first
-    return search(kernel.name, proposals, taken, *how, masks_k=kernel.name in fields)
+    taken: Launched = lambda problem: dispatch.taken(problem, request.arch)  # noqa: E731
+    masks_k = kernel.name in fields
+    return search(kernel.name, proposals, taken, request, _ATTEMPTS, masks_k=masks_k)
 
 
 def proposals_of(kernel: KernelInstance, kernels: Sequence[KernelInstance]) -> list[Proposal]:
@@ -105,12 +154,8 @@ def search(
     name: str,
     proposals: Sequence[Proposal],
     launched: Launched,
-    samples: int,
-    seed: int,
-    max_work: int,
+    request: VerifyRequest,
     attempts: int,
-    cu_count: int = 0,
-    first: int = 0,
     *,
     masks_k: bool = True,
 ) -> KernelSamples:
@@ -121,22 +166,22 @@ def search(
     each length of K in batch mode.
 
     Args:
-        first: number of the first sample.
+        attempts: proposals for each sample, at most.
         masks_k: whether the kernel masks columns of K; helper kernels do not.
     """
     if not proposals:
-        return KernelSamples(name, (), "its problems are unknown", cu_count)
+        return KernelSamples(name, (), "its problems are unknown")
     found: dict[Sample, None] = {}
     further: list[Sample] = []
-    for number in range(first, first + samples):
+    for number in range(request.first, request.first + request.samples):
         for attempt in range(attempts):
-            chosen = generator(name, seed, number, attempt)
+            chosen = generator(name, request.seed, number, attempt)
             proposal = proposals[int(chosen.integers(len(proposals)))]
             edge = int(chosen.integers(1 << 30)) if attempt else number
             # Some kernels take no problem that is small enough with many heads.
             many = number % _MANY_HEADS == _MANY_HEADS - 1 and attempt < attempts // 3
             smallest = number == _SMALLEST
-            sample = proposal(edge, chosen, max_work, many=many, every_length=smallest)
+            sample = proposal(edge, chosen, request.max_work, many=many, every_length=smallest)
             if sample is None or sample in found:
                 continue
             if name in launched(sample.problem):
@@ -146,9 +191,9 @@ def search(
                 found[sample] = None
                 break
     missing = ""
-    if len(found) < samples:
-        missing = f"{samples - len(found)} of {samples} problems not found among {attempts} each"
-    return KernelSamples(name, (*found, *further), missing, cu_count)
+    if lost := request.samples - len(found):
+        missing = f"{lost} of {request.samples} problems not found among {attempts} each"
+    return KernelSamples(name, (*found, *further), missing)
 
 
 def _with_smallest_hdim(name: str, sample: Sample, launched: Launched) -> Sample:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from qola_base.json_types import Scalar
 from qola_lab.problems import AttentionProblem
-from qola_lab.problems.ck import BIAS_TYPES, MASK_TYPES, ROPE_TYPES
-from qola_lab.verify.memory import Buffer, buffers, page_sizes
+from qola_lab.problems.problem import BIAS_TYPES, MASK_TYPES, ROPE_TYPES
+from qola_lab.verify.tensors import Buffer, buffers, page_sizes
 
 #: Parameters that became members with other names in later trees.
 _NEWER = {

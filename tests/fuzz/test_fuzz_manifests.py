@@ -21,8 +21,7 @@ from qola.plan.modules import ModuleReport
 from qola.query.serving import Entry, entries_of, serving_manifest, serving_tables
 from qola_base.errors import QolaError, unseen
 from qola_lab.models.config import LayerGroup, Model, ModelError, parse_model
-from qola_lab.models.coverage import Coverage, ServedPhase, _manifest, _variant
-from qola_lab.models.problems import phases_of
+from qola_lab.models.coverage import Coverage, ServedPhase, _manifest, _variant, phases_of
 from qola_lab.models.report import manifest_text, report_lines
 from qola_lab.models.serving import model_needs
 from runtime.record.aiter_record import Record, manifest

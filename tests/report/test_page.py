@@ -17,7 +17,6 @@ from qola.cli.command_line import main
 from qola.plan.model import Plan
 from qola.report.data import Report
 from qola.report.page import render
-from qola_lab.trees.page import render as render_health
 from qola_lab.trees.report import (
     HealthReport,
     KernelHealth,
@@ -25,6 +24,7 @@ from qola_lab.trees.report import (
     TreeHealth,
     compare_trees,
 )
+from qola_lab.trees.report import render as render_health
 from tests.report.browser import start_browser
 
 LIBRARIES = [os.path.abspath(path) for path in os.environ["QOLA_TEST_LIBRARIES"].split()]

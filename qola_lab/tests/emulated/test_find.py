@@ -16,9 +16,8 @@ from elftools.elf.elffile import ELFFile
 
 from gfxemu.hip import Hip
 from qola_lab.fmha.__main__ import main
-from qola_lab.fmha.agreement import compared
+from qola_lab.fmha.agreement import compared, sweep
 from qola_lab.fmha.registry import Registry, RegistryError
-from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.tests.emulated.libraries import built_library
 from qola_lab.verify.host import Built

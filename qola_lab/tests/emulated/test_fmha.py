@@ -14,10 +14,9 @@ import pytest
 
 from qola_lab.fmha import reference
 from qola_lab.fmha.__main__ import main
-from qola_lab.fmha.agreement import compared
+from qola_lab.fmha.agreement import compared, sweep
 from qola_lab.fmha.build import built_by
 from qola_lab.fmha.runner import Run, RunError, Runner
-from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.tests.emulated.libraries import built_library
 

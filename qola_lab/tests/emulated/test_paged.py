@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from qola_lab.fmha import reference
-from qola_lab.fmha.agreement import compared
+from qola_lab.fmha.agreement import compared, sweep
 from qola_lab.fmha.build import built_by
 from qola_lab.fmha.runner import Runner
-from qola_lab.fmha.sweep import sweep
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
 from qola_lab.tests.emulated.caches import random_fp16, run_append

@@ -29,13 +29,12 @@ from qola_lab.tests.emulated.libraries import built_library
 from qola_lab.verify import cached
 from qola_lab.verify.__main__ import main
 from qola_lab.verify.case import Sample
-from qola_lab.verify.dispatch import Dispatch
 from qola_lab.verify.host import Built
-from qola_lab.verify.outcome import Outcome, Trial, lines, to_json
-from qola_lab.verify.record import key_of
+from qola_lab.verify.outcome import Outcome, Trial, key_of, lines, to_json
 from qola_lab.verify.replay import EmulatedRun, Emulator, contents, outcomes
-from qola_lab.verify.run import VerifyRequest, called, verify
-from qola_lab.verify.sample import KernelSamples, draw
+from qola_lab.verify.repository import Dispatch
+from qola_lab.verify.run import called, verify
+from qola_lab.verify.sample import KernelSamples, VerifyRequest, draw
 from qola_lab.verify.store import VerdictStore
 from qola_lab.verify.tensors import tensors
 from qola_lab.verify.values import entry_values

@@ -9,7 +9,7 @@ import pytest
 
 from qola.kernel.config import ConfigError, KernelConfig, Tile
 from qola.manifest.load import loads
-from qola_lab.fmha.manifest import make_manifest
+from qola_lab.fmha.build import make_manifest
 from qola_lab.fmha.observe import observe_kernels
 from qola_lab.fmha.registry import Registry
 from qola_lab.problems import make_problem

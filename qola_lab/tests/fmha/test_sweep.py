@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from qola_lab.fmha.__main__ import main
-from qola_lab.fmha.agreement import Compared
-from qola_lab.fmha.sweep import sweep
+from qola_lab.fmha.agreement import Compared, sweep
 from qola_lab.problems import make_problem, parse_lines
 from qola_lab.verify.case import REFUSED
 from tests.support.plans import kernel

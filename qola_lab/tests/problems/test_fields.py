@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from qola_lab.problems import ProblemError, make_problem, parse_lines, parse_words
-from qola_lab.problems.ck import condition_text
 from qola_lab.problems.fields import parse_for_directions
+from qola_lab.problems.problem import condition_text
 from qola_lab.reference.masks import Mask
 
 FORWARD = make_problem(

@@ -24,10 +24,9 @@ from qola.codegen.types import (
 from qola.manifest.load import loads
 from qola.plan.generate import GeneratedModule
 from qola_base.errors import CodegenError, ExitCode, Finding
-from qola_lab.trees.check import Check, Report, check_tree
+from qola_lab.trees.check import Check, Library, Report, check_tree, library
 from qola_lab.trees.examine import differences, examine, run_upstream
 from qola_lab.trees.launches import small_manifests
-from qola_lab.trees.library import Library, library
 from tests.setup.cache_rule import give_away
 from tests.support.folders import git, write
 from tests.support.later_tree import write_later_tree

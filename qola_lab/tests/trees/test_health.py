@@ -15,13 +15,13 @@ from qola_base.errors import ExitCode
 from qola_lab.problems import make_problem
 from qola_lab.trees.emulate import DIED, EmulationRequest, share_verdicts, untried, verdict_of
 from qola_lab.trees.examine import examine
-from qola_lab.trees.page import render
 from qola_lab.trees.report import (
     HealthReport,
     KernelHealth,
     KernelVerdict,
     TreeHealth,
     compare_trees,
+    render,
 )
 from qola_lab.verify.case import Sample
 from qola_lab.verify.expected import Verdict

@@ -8,8 +8,7 @@ from pathlib import Path
 from qola.aiter.attention import ATTENTION
 from qola.plan.model import Plan
 from qola.repository import __main__ as repository
-from qola_lab.verify.dispatch import Dispatch
-from qola_lab.verify.repository import Repository
+from qola_lab.verify.repository import Dispatch, Repository
 
 #: All fields of kernels except paged K and V, with and without padded head dimensions.
 MANIFEST = """\

@@ -20,11 +20,10 @@ from qola_base.formats import F64, decoded, encoded
 from qola_lab.problems import AttentionProblem, Layout, parse_words
 from qola_lab.reference.masks import BOTTOM_RIGHT
 from qola_lab.verify.expected import compare, expected
-from qola_lab.verify.memory import buffers, filled, tables
 from qola_lab.verify.propose import Fields, propose
 from qola_lab.verify.repository import Repository
-from qola_lab.verify.sample import draw, generator
-from qola_lab.verify.tensors import arithmetic, tensors
+from qola_lab.verify.sample import VerifyRequest, draw, generator
+from qola_lab.verify.tensors import arithmetic, buffers, filled, tables, tensors
 from qola_lab.verify.values import entry_values
 
 PLAIN = AttentionProblem(
@@ -206,6 +205,9 @@ def test_each_kernel_has_problems(aiter_tree: Path, tmp_path: Path) -> None:
     library = Repository("libmha_fwd", tmp_path)
     for direction, count in (("fwd_appendkv", 12), ("pagedkv_prefill", 12)):
         kernels, dispatch = library.of_direction(direction), library.dispatch(direction)
-        samples = [draw(kernel, kernels, dispatch, "gfx950", 2) for kernel in kernels]
+        samples = [
+            draw(kernel, kernels, dispatch, VerifyRequest("gfx950", samples=2))
+            for kernel in kernels
+        ]
         assert len(samples) == count
         assert all(len(kernel_samples.samples) >= 2 for kernel_samples in samples)

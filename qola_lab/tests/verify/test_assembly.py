@@ -8,8 +8,14 @@ import pytest
 
 from qola.codegen.types import FieldValue
 from qola_lab.problems import AttentionProblem
-from qola_lab.verify.assembly import Hints, hints_of_code_object, hints_of_fields, propose_assembly
-from qola_lab.verify.sample import MAX_WORK, search
+from qola_lab.verify.propose import (
+    ASSEMBLY_CALLS,
+    Hints,
+    hints_of_code_object,
+    hints_of_fields,
+    propose_assembly,
+)
+from qola_lab.verify.sample import VerifyRequest, search
 
 BWD = "hsa/gfx950/fmha_v3_bwd/"
 
@@ -62,7 +68,8 @@ def draw(name: str, serves: tuple[bool, bool], samples: int = 3) -> tuple[Attent
 
     hints = hints_of_code_object(BWD + "bwd_hd64_bf16_a32_rtz_pssk.co")
     proposals = [partial(propose_assembly, "bwd", hints)]
-    found = search(name, proposals, launched, samples, 0, MAX_WORK, 400)
+    request = VerifyRequest("gfx950", samples=samples)
+    found = search(name, proposals, launched, request, ASSEMBLY_CALLS)
     assert bool(found.missing) == (len(found.samples) < samples), found
     return tuple(sample.problem for sample in found.samples)
 

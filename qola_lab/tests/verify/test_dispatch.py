@@ -14,9 +14,8 @@ from qola.codegen.ck.link import NotUnderstoodError
 from qola_lab.problems import AttentionProblem
 from qola_lab.reference.masks import TOP_LEFT
 from qola_lab.tests.verify.libraries import libraries
-from qola_lab.verify.dispatch import AssemblyDispatch, Dispatch
 from qola_lab.verify.propose import propose
-from qola_lab.verify.repository import Repository
+from qola_lab.verify.repository import AssemblyDispatch, Dispatch, Repository
 from qola_lab.verify.sample import MAX_WORK
 
 QUICKSTART = Path(__file__).parents[3] / "manifests/quickstart.toml"

@@ -13,8 +13,7 @@ from qola.aiter.tree import read_tree
 from qola_base.formats import F64, rounded
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.verify.case import Call, Launch, Sample
-from qola_lab.verify.expected import compare, expected, left_by_forward
-from qola_lab.verify.judge import judge, row_sums
+from qola_lab.verify.expected import compare, expected, judge, left_by_forward, row_sums
 from qola_lab.verify.outcome import KernelFault, Outcome, Trial, lines, share_trials
 from qola_lab.verify.repository import Repository
 from qola_lab.verify.tensors import arithmetic, tensors

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from qola_lab.problems import AttentionProblem, Layout
-from qola_lab.verify.memory import buffers, filled
-from qola_lab.verify.tensors import tensors
+from qola_lab.verify.tensors import buffers, filled, tensors
 from qola_lab.verify.values import entry_values
 
 PROBLEM = AttentionProblem(

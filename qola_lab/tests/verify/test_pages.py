@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from qola_lab.problems import AttentionProblem, Layout
-from qola_lab.verify.memory import buffers, filled, page_count, page_sizes, tables
-from qola_lab.verify.tensors import tensors
+from qola_lab.verify.tensors import buffers, filled, page_count, page_sizes, tables, tensors
 from qola_lab.verify.values import entry_values
 
 PAGED = AttentionProblem(

@@ -11,7 +11,7 @@ import pytest
 from qola.aiter.tree import read_tree
 from qola.manifest.load import load
 from qola_lab.tests.verify.toys import PASSED, TRIAL, WRONG
-from qola_lab.verify.record import key_of, to_text
+from qola_lab.verify.outcome import key_of, to_verdicts
 from tests.support.plans import plan_text
 
 FILE = "manifests/te.verdicts"
@@ -25,7 +25,7 @@ def test_states_and_reasons() -> None:
         PASSED, kernel="f", digest="d" * 64, trials=(replace(TRIAL, verdicts=(WRONG,)),)
     )
     untried = replace(PASSED, kernel="u", trials=(), missing="no problem", digest="e" * 64)
-    text = to_text({"seed": 0}, [untried, failed, replace(PASSED, digest="a" * 64)])
+    text = to_verdicts({"seed": 0}, [untried, failed, replace(PASSED, digest="a" * 64)])
     head, seed, *lines = text.splitlines()
     assert (head[0], seed) == ("#", "seed 0")
     arch = PASSED.arch

@@ -10,13 +10,22 @@ import numpy as np
 import pytest
 
 from qola.codegen.types import FieldValue
+from qola.plan.model import KernelInstance
 from qola_lab.problems import AttentionProblem, parse_lines, parse_words
 from qola_lab.reference.masks import TOP_LEFT
 from qola_lab.tests.verify import predict
 from qola_lab.tests.verify.consumers import consumer_problem
 from qola_lab.tests.verify.libraries import Library, libraries
 from qola_lab.verify.propose import MODEL_HEADS, Fields, propose, tile_of
-from qola_lab.verify.sample import CALLS, MAX_WORK, draw, proposals_of, search
+from qola_lab.verify.sample import (
+    CALLS,
+    MAX_WORK,
+    KernelSamples,
+    VerifyRequest,
+    draw,
+    proposals_of,
+    search,
+)
 from qola_lab.verify.values import dispatch_arguments
 from tests.support import plans
 
@@ -24,6 +33,14 @@ from tests.support import plans
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory, aiter_tree: Path) -> list[Library]:
     return libraries(tmp_path_factory.mktemp("library"), aiter_tree, keep=True)
+
+
+def samples_of(
+    library: Library, kernel: KernelInstance, samples: int, seed: int = 0
+) -> KernelSamples:
+    """Return problems of a kernel on the first of its archs."""
+    request = VerifyRequest(kernel.archs[0], samples=samples, seed=seed)
+    return draw(kernel, library.kernels, library.dispatch, request)
 
 
 def edges(problem: AttentionProblem, fields: Fields) -> list[int]:
@@ -63,10 +80,10 @@ def test_problems_of_a_kernel(found: list[Library]) -> None:
                 continue
             seen |= kernel.fields.items()
             device = kernel.archs[0]
-            kernel_samples = draw(kernel, library.kernels, library.dispatch, device, 4)
+            kernel_samples = samples_of(library, kernel, 4)
             assert bool(kernel_samples.missing) == (len(kernel_samples.samples) < 4)
             reasons[kernel_samples.missing.partition(":")[0]] += 1
-            problems = [sample.problem for sample in kernel_samples.samples]
+            problems = [one.problem for one in kernel_samples.samples]
             for problem in problems:
                 assert kernel.name in library.dispatch.taken(problem, device)
                 assert problem.work <= MAX_WORK
@@ -92,7 +109,7 @@ def test_the_second_problem_has_the_smallest_sizes(found: list[Library]) -> None
     for library in found:
         for kernel in library.kernels[::9]:
             device = kernel.archs[0]
-            samples = draw(kernel, library.kernels, library.dispatch, device, 2).samples
+            samples = samples_of(library, kernel, 2).samples
             if len(samples) < 2:
                 continue
             problem = samples[1].problem
@@ -105,11 +122,11 @@ def test_the_second_problem_has_the_smallest_sizes(found: list[Library]) -> None
                 lengths[set(problem.seqlen_k) >= set(range(1, 65))] += 1
             elif problem.mask_type == "no" and kernel.fields.get("skpad"):
                 # Whole tiles may go to another kernel.
-                others = {sample.problem.seqlen_k for sample in samples[2:]}
+                others = {one.problem.seqlen_k for one in samples[2:]}
                 assert others >= {(length,) for length in range(1, 64)}
                 batch[kernel.direction] += 1
             # The first problem, whose verdicts are recorded, is as before.
-            (first,) = draw(kernel, library.kernels, library.dispatch, device, 1).samples
+            (first,) = samples_of(library, kernel, 1).samples
             assert first == samples[0]
     assert 8 in smallest[min(smallest)]
     # Not where the shortest lengths, such as whole tiles, are too large beside them.
@@ -121,22 +138,20 @@ def test_the_same_seed_gives_the_same_problems(found: list[Library]) -> None:
     """Prevents: a failure that a seed does not reproduce, or a seed without effect."""
     library = found[0]
     kernel = library.kernels[-1]
-    device = kernel.archs[0]
     first, again, more, other = (
-        draw(kernel, library.kernels, library.dispatch, device, samples, seed).samples
+        samples_of(library, kernel, samples, seed).samples
         for samples, seed in ((5, 1), (5, 1), (8, 1), (5, 2))
     )
     assert first == again == more[:5]
     assert not set(first) & set(other)
-    assert len({sample.data.seed for sample in more}) == 8
+    assert len({one.data.seed for one in more}) == 8
 
 
 def test_problems_survive_json_and_text(found: list[Library]) -> None:
     """Prevents: a report whose problem differs from the failing problem."""
     for library in found:
         for kernel in library.kernels[::11]:
-            kernel_samples = draw(kernel, library.kernels, library.dispatch, kernel.archs[0], 3)
-            for problem in (sample.problem for sample in kernel_samples.samples):
+            for problem in (one.problem for one in samples_of(library, kernel, 3).samples):
                 assert parse_lines(problem.to_json(), "lines") == [problem]
                 assert parse_words(str(problem).split(), "fwd") == problem
 
@@ -159,8 +174,7 @@ def test_the_dispatch_agrees_with_the_prediction(found: list[Library]) -> None:
         }
         for kernel in library.kernels[::7]:
             device = kernel.archs[0]
-            problems = draw(kernel, library.kernels, library.dispatch, device, 4).samples
-            for problem in (sample.problem for sample in problems):
+            for problem in (one.problem for one in samples_of(library, kernel, 4).samples):
                 # Add a mask or dropout, change lengths, LSE or head dimensions.
                 changed = [
                     problem,
@@ -234,15 +248,15 @@ def test_without_a_dispatch_the_library_is_called() -> None:
         return ["large" if sum(problem.seqlen_q) > 100 else "small"]
 
     proposals = proposals_of(kernels[0], kernels)
-    kernel_samples = search("large", proposals, launched, 3, 0, MAX_WORK, CALLS, cu_count=20)
+    request = VerifyRequest("gfx950", samples=3)
+    kernel_samples = search("large", proposals, launched, request, CALLS)
     assert not kernel_samples.missing
-    assert kernel_samples.cu_count == 20
-    assert all(sum(sample.problem.seqlen_q) > 100 for sample in kernel_samples.samples)
+    assert all(sum(one.problem.seqlen_q) > 100 for one in kernel_samples.samples)
     assert all(problem.layout.page_block_size == 1 for problem in problems)
-    none = search("large", proposals, lambda _: [], 2, 0, MAX_WORK, CALLS)
-    assert none.missing == "2 of 2 problems not found among 100 each"
+    none = search("large", proposals, lambda _: [], request, CALLS)
+    assert none.missing == "3 of 3 problems not found among 100 each"
     unknown = plans.kernel("k", role="unknown", fields={})
-    found = search("k", proposals_of(unknown, [unknown]), launched, 2, 0, MAX_WORK, CALLS)
+    found = search("k", proposals_of(unknown, [unknown]), launched, request, CALLS)
     assert found.missing == "its problems are unknown"
 
 
