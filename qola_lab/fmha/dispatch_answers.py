@@ -113,7 +113,7 @@ def _on_arch(
                     notes.append("return_lse=yes: the library has no kernel for it without the LSE")
                 found = tuple(_instance(entry, candidate) for entry in entries)
                 return DispatchAnswer(candidate, arch, (*found, *triton), tuple(notes))
-        nearest = tuple(_nearest(source, asked[-1], arch))
+        nearest = tuple(_nearest(registry, asked[-1], arch))
     except (RegistryError, NotUnderstoodError) as error:
         return DispatchAnswer(problem, arch, triton, tuple(notes), str(error))
     count = sum(arch in entry.archs for entry in registry)
@@ -121,9 +121,9 @@ def _on_arch(
     return DispatchAnswer(asked[-1], arch, triton, tuple(notes), reason, nearest)
 
 
-def _nearest(source: Repository, problem: AttentionProblem, arch: str) -> Iterator[str]:
+def _nearest(registry: Registry, problem: AttentionProblem, arch: str) -> Iterator[str]:
     """Yield lines about kernels that do not take a problem, and the conditions that fail."""
-    rows = source.dispatch(problem.direction).refusals(replace(problem, use_asm=False), arch)
+    rows = registry.dispatch(problem.direction).refusals(replace(problem, use_asm=False), arch)
     groups: dict[tuple[str, ...], list[str]] = {}
     for names, failed in rows:
         needs = tuple(dict.fromkeys(map(condition_text, failed)))

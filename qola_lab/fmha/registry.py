@@ -148,6 +148,17 @@ class Registry:
         """Return all kernels that would serve a problem, in the dispatch's order; see `select`."""
         return self._ask(problem, arch, lambda dispatch: dispatch.fitting(problem, arch))
 
+    def dispatch(self, direction: str) -> Dispatch:
+        """Return the dispatch of a direction, which is read once; the registry has a source.
+
+        Raises:
+            NotUnderstoodError: it has an unknown form.
+        """
+        assert self._source is not None
+        if direction not in self._dispatches:
+            self._dispatches[direction] = self._source.dispatch(direction)
+        return self._dispatches[direction]
+
     def _ask(
         self,
         problem: AttentionProblem,
@@ -163,9 +174,7 @@ class Registry:
             fix = "ask the library: its C function find, or qola dispatch"
             raise RegistryError(Finding(place, found, "use_asm=False", fix))
         try:
-            if direction not in self._dispatches:
-                self._dispatches[direction] = source.dispatch(direction)
-            rows = ask(self._dispatches[direction])
+            rows = ask(self.dispatch(direction))
         except NotUnderstoodError as error:
             found = f"its dispatch is not understood: {error}"
             expected = "one that qola can follow"

@@ -6,7 +6,6 @@ import ast
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from qola_lab.fmha.registry import Entry, Registry
 from qola_lab.models.config import LayerAttention, LayerGroup, Model
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.problems.problem import condition_text
-from qola_lab.verify.repository import Dispatch, Repository
+from qola_lab.verify.repository import Repository
 
 PAGE_BLOCK_SIZE = 128
 """Rows of a page: Composable Kernel's split-KV kernels take multiples of it."""
@@ -52,16 +51,16 @@ class Phase:
 
 def phases_of(attention: LayerAttention, dtype: str) -> tuple[Phase, ...]:
     """Return the phases of a layer, with problems in the data type of its activations."""
-    if attention.latent is None:
-        return (
-            Phase("prefill", tuple(_problems("fwd", _PREFILL, attention, dtype))),
-            Phase("paged", tuple(_problems("fwd_splitkv", _PAGED, attention, dtype))),
-        )
+    prefill = Phase("prefill", tuple(_problems("fwd", _PREFILL, attention, dtype)))
+    latent = attention.latent
+    if latent is None:
+        return prefill, Phase("paged", tuple(_problems("fwd_splitkv", _PAGED, attention, dtype)))
     context = {"return_lse": True, "mask_type": "no", "window_size_right": -1}
+    absorbed = LayerAttention(attention.nhead_q, 1, latent.hdim_q, latent.hdim_v)
     return (
-        Phase("prefill", tuple(_problems("fwd", _PREFILL, attention, dtype))),
+        prefill,
         Phase("context", tuple(_problems("fwd", _PAGED[1:], attention, dtype, **context))),
-        Phase("latent", tuple(_latent_problems(attention, dtype))),
+        Phase("latent", tuple(_problems("fwd_splitkv", _DECODE, absorbed, dtype))),
     )
 
 
@@ -94,14 +93,6 @@ def _problems(
             nhead_k=attention.nhead_k,
             **fields | more,
         )
-
-
-def _latent_problems(attention: LayerAttention, dtype: str) -> Iterator[AttentionProblem]:
-    latent = attention.latent
-    if latent is None:
-        return
-    absorbed = LayerAttention(attention.nhead_q, 1, latent.hdim_q, latent.hdim_v)
-    yield from _problems("fwd_splitkv", _DECODE, absorbed, dtype)
 
 
 #: AITER's Triton kernel for paged K and V, which compiles when it is called.
@@ -229,7 +220,7 @@ def find_coverage(
 
 
 class _Library:
-    """The plan of a manifest with one library, and its dispatch."""
+    """The plan of a manifest with one library, and its kernels by name."""
 
     def __init__(
         self, tables: TomlTables, folder: Path, build: BuildRequest, environ: Mapping[str, str]
@@ -242,18 +233,7 @@ class _Library:
         (folder / "plan.json").write_text(plan.to_json(), encoding="utf-8")
         self.request: Request = request
         self.repository = Repository(MODULE, folder)
-        self._dispatches: dict[str, Dispatch] = {}
-
-    @cached_property
-    def registry(self) -> Registry:
-        """Its kernels by name."""
-        return Registry.of(MODULE, self.repository.repository)
-
-    def dispatch(self, direction: str) -> Dispatch:
-        """Return the dispatch of a direction, read once."""
-        if direction not in self._dispatches:
-            self._dispatches[direction] = self.repository.dispatch(direction)
-        return self._dispatches[direction]
+        self.registry = Registry.of(MODULE, folder)
 
 
 def _find_all(model: Model, library: _Library, archs: Sequence[str]) -> Iterator[ServedPhase]:
@@ -288,7 +268,7 @@ def _select(
     library: _Library, problem: AttentionProblem, arch: str
 ) -> tuple[tuple[Entry, ...], str]:
     """Return Composable Kernel's kernels of a problem, or why there are none."""
-    dispatch = library.dispatch(problem.direction)
+    dispatch = library.registry.dispatch(problem.direction)
     plain = replace(problem, use_asm=False)
     entries = tuple(map(library.registry.named, dispatch.taken(plain, arch)))
     if entries and problem.has_sink and not entries[0].config.sink:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from qola.aiter.attention import ATTENTION
 from qola.aiter.includes import includes
@@ -37,7 +37,6 @@ from qola_base.files import lossy_text
 from qola_base.json_types import JsonObject
 
 Status = Literal["ok", "degraded", "broken"]
-STATUSES: tuple[Status, ...] = ("ok", "degraded", "broken")
 SCHEMA = 1
 """Version of the JSON form, docs/guide/compat.md."""
 
@@ -92,16 +91,13 @@ class Report:
     @property
     def counts(self) -> dict[Status, int]:
         """Number of checks by status."""
-        return {s: sum(check.status == s for check in self.checks) for s in STATUSES}
+        found = [check.status for check in self.checks]
+        return {status: found.count(status) for status in get_args(Status)}
 
     def to_dict(self) -> JsonObject:
         """Return the report as JSON values."""
         checks = [check.to_dict() for check in self.checks]
-        return {
-            "schema": SCHEMA,
-            "counts": dict(self.counts.items()),
-            "checks": checks,
-        }
+        return {"schema": SCHEMA, "counts": {**self.counts}, "checks": checks}
 
 
 @contextmanager

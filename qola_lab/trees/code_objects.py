@@ -11,7 +11,7 @@ from pathlib import Path
 from qola.aiter.proven_faults import faults_by_digest
 from qola.report.occupancy import occupancy
 from qola_base.code_object.elf import explain_errors
-from qola_base.code_object.reader import CodeObject, Kernel, parse_code_object
+from qola_base.code_object.reader import CodeObject, parse_code_object
 from qola_base.errors import Finding, QolaError, visible
 from qola_base.progress import Pace, log
 from qola_lab.trees.check import Check
@@ -39,7 +39,8 @@ class Reader:
         Raises:
             HealthError: it has no such code object.
         """
-        base = _code_objects(root)
+        in_wheel = root / "aiter_meta/hsa"
+        base = in_wheel if in_wheel.is_dir() else root / "hsa"
         log.info(f"{name}: checking the directions")
         checks = examine(root).checks
         # The facts of a tree that cannot be read are empty.
@@ -81,12 +82,6 @@ class Reader:
         return self._read[digest]
 
 
-def _code_objects(root: Path) -> Path:
-    """Return the directory of a tree's code objects: of a wheel, or of a checkout."""
-    wheel = root / "aiter_meta/hsa"
-    return wheel if wheel.is_dir() else root / "hsa"
-
-
 def _is_shown(check: Check) -> bool:
     """Whether the report has a check: levels, assembly kernels, and whatever is not ok."""
     return check.name in ("tree", "level", "v3") or check.status != "ok"
@@ -95,7 +90,9 @@ def _is_shown(check: Check) -> bool:
 def _kernels(code: CodeObject) -> Iterator[KernelHealth]:
     proven = tuple(fault.name for fault in faults_by_digest().get(code.sha256, ()))
     for kernel in code.kernels.values():
-        waves, limit = _occupancy(code.arch, kernel)
+        registers, lds = kernel.descriptor.vgprs, kernel.resources.lds
+        found = occupancy(code.arch, registers, lds, kernel.max_block)
+        waves, limit = found or (None, "")
         yield KernelHealth(
             key="",
             arch=code.arch,
@@ -108,8 +105,3 @@ def _kernels(code: CodeObject) -> Iterator[KernelHealth]:
             proven=proven,
             **asdict(kernel.resources),
         )
-
-
-def _occupancy(arch: str, kernel: Kernel) -> tuple[int | None, str]:
-    registers, lds = kernel.descriptor.vgprs, kernel.resources.lds
-    return occupancy(arch, registers, lds, kernel.max_block) or (None, "")

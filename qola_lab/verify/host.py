@@ -142,31 +142,28 @@ class Host:
     def __init__(self, built: Built, device: Device) -> None:
         arch = self.arch = device.arch
         self.cu_count = device.cu_count
+        self.built = built
         self._hip = Hip(built.runtime, arch, units=device.cu_count, runs=False)
         self._library = self._hip.load(built.library)
-        self._namespace = built.plan.namespace
-        self._caller = built.caller
         self._objects: dict[str, CodeObject] = {}
         self._isolated: dict[tuple[str, str], str] = {}
         self.codes: dict[str, str] = {}
         self._symbols = built.symbols(arch)
         self._code_objects = built.code_objects(arch)
-        self._parameters = built.parameters
-        self._built = built
 
     def call(self, sample: Sample) -> Call:
         """Call the entry point with a problem, and return its kernel launches and its error."""
         entry = ENTRIES[sample.problem.direction]
-        parameters = self._parameters[entry]
+        parameters = self.built.parameters[entry]
         values = entry_values(sample.problem, self.arch, parameters)
         without = map(address_names, () if takes_descales(parameters) else DESCALES)
 
         def run(held: dict[str, Allocation]) -> str:
-            assert self._caller is not None
+            assert self.built.caller is not None
             taken = {name: held[name] for name in held.keys() - set(without)}
             # The C++ function, not the C one: the kernels' accumulators are tensors of their own
             # here, of which each can be checked, and it serves problems that C functions refuse.
-            status = self._hip.caller(self._caller)(entry, {**values, **taken})
+            status = self._hip.caller(self.built.caller)(entry, {**values, **taken})
             error = REFUSED if status == -1 else f"returned {status:g}"
             return f"{entry} {error}" if status < 0 else ""
 
@@ -243,10 +240,6 @@ class Host:
             addresses=tuple(addresses),
         )
 
-    def known_faults(self, kernel: str) -> tuple[str, ...]:
-        """Return the names of the proven faults of a kernel."""
-        return self._built.known_faults(kernel, self.arch)
-
     def isolate(self, launch: Launch) -> Launch:
         """Return a launch of a kernel by itself, in place of one of a code object."""
         key = launch.code, launch.symbol
@@ -264,7 +257,7 @@ class Host:
         return self._code_objects.get(asked.code, own)
 
     def _functions(self, problem: AttentionProblem) -> CFunctions:
-        return CFunctions(self._library, self._namespace, problem.direction)
+        return CFunctions(self._library, self.built.plan.namespace, problem.direction)
 
     def find(self, problem: AttentionProblem) -> Found:
         """Return the kernels that the C function `find` names."""

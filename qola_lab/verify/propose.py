@@ -110,7 +110,7 @@ def propose(
         if chance(0.7):
             most = max_work // (max(1, *rows) * MODEL_HEADS[-1][0])
             columns = [min(length, max(tile_of(fields)[1], most)) for length in columns]
-    if every_length and group and direction != "fwd_appendkv":
+    if every_length and group:
         further = _propose_every_length(fields, chosen)
         extra = sum(r * c for r, c in zip(*further, strict=True))
         if extra + sum(r * c for r, c in zip(rows, columns, strict=True)) <= max_work:

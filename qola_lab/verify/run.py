@@ -218,6 +218,7 @@ def _record(host: Host, drawn: Sequence[KernelSamples]) -> list[Case]:
         launches = [launch for call in calls for launch in call.launches]
         codes = {launch.code: host.codes[launch.code] for launch in launches}
         names = dict.fromkeys(name for launch in launches for name in launch.names)
-        known = {name: faults for name in names if (faults := host.known_faults(name))}
+        known = {name: host.built.known_faults(name, host.arch) for name in names}
+        known = {name: faults for name, faults in known.items() if faults}
         found.append(Case(one.kernel, host.arch, tuple(calls), one.missing, codes, known))
     return found
