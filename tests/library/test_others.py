@@ -19,7 +19,7 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 from tests.library.calls import Caller
-from qola_lab.tests.verify.problem import ConsumerCall
+from qola_lab.tests.verify.predict import ConsumerCall
 from qola_lab.tests.verify.table import Row, line_of
 bundle, namespace, entry, fields, cases = sys.argv[1:6]
 caller = Caller(Path(bundle), namespace, Path(bundle, "include/qola_c.h"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -15,12 +14,11 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from gfxemu.hip import Hip
-from qola_lab.fmha.__main__ import main
 from qola_lab.fmha.agreement import compared, sweep
 from qola_lab.fmha.registry import Registry, RegistryError
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.tests.emulated.libraries import built_library
-from qola_lab.verify.host import Built
+from qola_lab.tests.emulated.runs import run_dispatch
 from qola_lab.verify.values import entry_values
 
 FORWARD = make_problem(
@@ -156,12 +154,6 @@ def redirect_function(library: Path, function: str, other: str, to: Path) -> Pat
     return to
 
 
-def run_dispatch(library: Built, *more: str) -> int:
-    paths = map(str, (library.library, library.caller, library.repository / "plan.json"))
-    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"], "--module", library.module, *paths]
-    return main([*argv, "--arch", "gfx950", *more])
-
-
 def test_a_wrong_find_function_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,9 +164,10 @@ def test_a_wrong_find_function_is_reported(
     file = tmp_path / "mine.jsonl"
     problems: Sequence[AttentionProblem] = [FORWARD, replace(FORWARD, dtype="bf16")]
     file.write_text("\n".join(problem.to_json() for problem in problems))
-    assert run_dispatch(library, "--problems", str(file)) == 0
+    options = ("--problems", str(file), "--arch", "gfx950")
+    assert run_dispatch([library], *options) == 0
     capfd.readouterr()
-    assert run_dispatch(replace(library, library=wrong), "--problems", str(file)) == 13
+    assert run_dispatch([replace(library, library=wrong)], *options) == 13
     first, second, last = capfd.readouterr().out.splitlines()
     assert f"{FORWARD}: launched fmha_fwd_d32_fp16_batch" in first
     assert first.endswith("_gfx950; find names none")
@@ -190,9 +183,8 @@ def test_a_library_without_find_is_an_error(
     without = tmp_path / library.library.name
     data = library.library.read_bytes()
     without.write_bytes(data.replace(b"qola_ci_mha_fwd_find\0", b"qola_ci_mha_fwd_lost\0"))
-    assert (
-        run_dispatch(replace(library, library=without), "--problems", "sweep", "--count", "5") == 1
-    )
+    options = ("--problems", "sweep", "--count", "5", "--arch", "gfx950")
+    assert run_dispatch([replace(library, library=without)], *options) == 1
     error_text = capfd.readouterr().err
     assert "qola_ci_mha_fwd_find" in error_text
     assert "a library with C functions" in error_text

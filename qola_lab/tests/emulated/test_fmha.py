@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from qola_lab.fmha import reference
-from qola_lab.fmha.__main__ import main
 from qola_lab.fmha.agreement import compared, sweep
-from qola_lab.fmha.build import built_by
-from qola_lab.fmha.runner import Run, RunError, Runner
-from qola_lab.problems import AttentionProblem, ProblemError, make_problem
+from qola_lab.fmha.runner import RunError, Runner
+from qola_lab.problems import ProblemError, make_problem
 from qola_lab.tests.emulated.libraries import built_library
+from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_dispatch
+from qola_lab.verify.host import Built
 
 ARCH = "gfx950"
 FORWARD = make_problem(
@@ -33,16 +31,6 @@ FORWARD = make_problem(
     return_lse=True,
 )
 BACKWARD = replace(FORWARD, direction="bwd", seqlen_q=(32, 32), seqlen_k=(40, 40))
-
-
-def arrays(problem: AttentionProblem, *names: str) -> list[Any]:
-    generator = np.random.default_rng(5)
-    shapes = problem.shapes() | {"do": problem.shapes()["o"]}
-    return [generator.normal(size=shapes[name]).astype(np.float16) for name in names]
-
-
-def fault_text(run: Run) -> list[str]:
-    return [*map(str, run.verdicts), *run.findings]
 
 
 @pytest.mark.parametrize("order", ["bshd", "bhsd"])
@@ -91,7 +79,7 @@ def test_a_backward_of_a_forward() -> None:
 
 def test_split_kv_decode() -> None:
     """Prevents: splits that are not combined, or split-KV problems that launch other kernels."""
-    (library,) = built_by(Path(os.environ["QOLA_TEST_SPLITKV"]).absolute()).values()
+    (library,) = program_libraries("QOLA_TEST_SPLITKV").values()
     problem = make_problem(
         *("fwd_splitkv", "fp16"),
         seqlen_q=[1, 3],
@@ -123,61 +111,53 @@ def test_missing_kernel_or_code_is_an_error() -> None:
         Runner(library, "gfx1100")
 
 
-def run_dispatch(*more: str, repository: Path | None = None) -> int:
-    argv = ["--runtime", os.environ["QOLA_TEST_FAKE_HIP"]]
-    for module in ("libmha_fwd", "libmha_bwd"):
-        library = built_library(module)
-        root = repository or library.repository
-        argv += [
-            "--module",
-            module,
-            str(library.library),
-            str(library.caller),
-            str(root / "plan.json"),
-        ]
-    return main([*argv, *more])
+@pytest.fixture(scope="module")
+def both() -> list[Built]:
+    return [built_library("libmha_fwd"), built_library("libmha_bwd")]
 
 
 def test_libraries_launch_the_kernels_of_the_parsed_dispatch(
-    capfd: pytest.CaptureFixture[str],
+    both: list[Built], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: a registry that selects other kernels than the compiled dispatch launches."""
-    assert run_dispatch("--problems", "sweep", "--count", "500") == 0
+    assert run_dispatch(both, "--problems", "sweep", "--count", "500") == 0
     (summary,) = capfd.readouterr().out.splitlines()
     total, differ, none = (int(word) for word in summary.split() if word.isdigit())
     assert (total, differ) == (2000, 0)
     assert 200 < none < 1500
 
 
-def test_problems_of_a_file_are_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_problems_of_a_file_are_shown(
+    both: list[Built], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Prevents: output of `qola dispatch` without a problem's kernel, grid or refusal."""
     file = tmp_path / "mine.jsonl"
     problems = [FORWARD, replace(FORWARD, dtype="bf16"), BACKWARD]
     file.write_text("\n".join(problem.to_json() for problem in problems))
     options = ("--problems", str(file), "--arch", ARCH)
-    assert run_dispatch(*options) == 0
+    assert run_dispatch(both, *options) == 0
     first, second, third, last = capfd.readouterr().out.splitlines()
     assert first.startswith(f"gfx950 {FORWARD} -> fmha_fwd_d32_fp16_batch_")
     assert first.endswith(" 4x1x2")
     assert second.endswith("-> none: mha_fwd returned -1: no kernel")
     assert third.count(", fmha_bwd_") == 2
     assert last == "3 problems: 0 differ, 1 have no kernel"
-    assert run_dispatch(*options, "--json") == 0
+    assert run_dispatch(both, *options, "--json") == 0
     values = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [len(problem["launched"]) for problem in values] == [1, 0, 3]
     assert all(problem["selected"] == problem["launched"] for problem in values)
-    assert run_dispatch("--problems", str(tmp_path / "nowhere")) == 2
+    assert run_dispatch(both, "--problems", str(tmp_path / "nowhere")) == 2
 
 
 def test_problems_without_a_library_are_counted(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    both: list[Built], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: problems that silently disappear, or success when no problem was compared."""
     file = tmp_path / "mine.jsonl"
     split = replace(FORWARD, direction="fwd_splitkv", num_splits=2)
     allowed = replace(FORWARD, use_asm=True)
     file.write_text("\n".join(problem.to_json() for problem in (FORWARD, split, allowed)))
-    assert run_dispatch("--problems", str(file), "--arch", ARCH) == 0
+    assert run_dispatch(both, "--problems", str(file), "--arch", ARCH) == 0
     *lines, note, last = capfd.readouterr().out.splitlines()
     assert len(lines) == 3
     # The library has no assembly kernel for this problem: the dispatch serves it.
@@ -186,13 +166,15 @@ def test_problems_without_a_library_are_counted(
     assert note == f"gfx950 fwd_splitkv: {text}"
     assert last == "3 problems: 0 differ, 1 have no kernel, 1 are not compared"
     file.write_text(split.to_json())
-    assert run_dispatch("--problems", str(file), "--arch", ARCH) == 2
+    assert run_dispatch(both, "--problems", str(file), "--arch", ARCH) == 2
     assert "one of bwd, fwd" in capfd.readouterr().err
 
 
-def test_a_changed_dispatch_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_dispatch_is_reported(
+    both: list[Built], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Prevents: a mismatch between the parsed and the compiled dispatch that is not reported."""
-    root = built_library("libmha_fwd").repository
+    root = both[0].repository
     for file in [*root.glob("libmha_*/**/*.cpp"), root / "plan.json"]:
         copy = tmp_path / file.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +185,8 @@ def test_a_changed_dispatch_is_reported(tmp_path: Path, capfd: pytest.CaptureFix
     assert changed != text
     dispatch.write_text(changed)
     options = ("--problems", "sweep", "--count", "100", "--arch", ARCH)
-    assert run_dispatch(*options, repository=tmp_path) == 13
+    changed_libraries = [replace(library, repository=tmp_path) for library in both]
+    assert run_dispatch(changed_libraries, *options) == 13
     *lines, last = capfd.readouterr().out.splitlines()
     assert lines
     assert all("; selected " in line for line in lines)

@@ -13,7 +13,7 @@ import qola
 from qola.manifest.load import load
 from qola_lab.fmha import build
 from qola_lab.fmha.registry import Registry
-from qola_lab.verify.host import Built
+from qola_lab.tests.emulated.runs import program_libraries
 
 #: The start of each line that the examples print.
 PRINTED = """\
@@ -34,16 +34,11 @@ async_padding qr_async without dpad (
 """
 
 
-def libraries() -> dict[str, Built]:
-    """Return the libraries that Bazel built, as the built program lists them."""
-    return build.built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())
-
-
 def test_code_of_the_guide_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: a guide with code that does not run, or with comments that show other values."""
-    built, tree = libraries(), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
+    built, tree = program_libraries(), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
     monkeypatch.setattr(build, "build_libraries", lambda _manifest: built)
     monkeypatch.setattr(qola, "checkout_aiter", lambda: str(tree if tree.is_dir() else tree.parent))
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
@@ -64,7 +59,7 @@ def test_code_of_the_guide_runs(
 
 def test_the_program_lists_its_libraries() -> None:
     """Prevents: built libraries that Python cannot find."""
-    found = libraries()
+    found = program_libraries()
     assert sorted(found) == ["libmha_bwd", "libmha_fwd"]
     for module, built in found.items():
         assert built.library.is_file()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,10 @@ import pytest
 
 from qola_lab.fmha import reference
 from qola_lab.fmha.agreement import compared, sweep
-from qola_lab.fmha.build import built_by
 from qola_lab.fmha.runner import Runner
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
-from qola_lab.tests.emulated.caches import random_fp16, run_append
+from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_append
 from qola_lab.verify.host import Built
 from qola_lab.verify.run import called
 
@@ -34,7 +31,7 @@ PREFILL = make_problem(
 
 @pytest.fixture(scope="module")
 def library() -> Built:
-    (built,) = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()).values()
+    (built,) = program_libraries().values()
     return built
 
 
@@ -54,7 +51,7 @@ def test_rows_are_appended_and_rotated(
     """Prevents: wrong rows in a K/V cache after an append, or rows rotated by a wrong angle."""
     problem = problem.with_layout(page_block_size=page)
     run, expected = run_append(library, ARCH, problem)
-    assert run.passed, [*map(str, run.verdicts), *run.findings]
+    assert run.passed, fault_text(run)
     (name,) = run.launched
     assert ("_pagedkv_" in name, f"_{problem.rope_type}_" in name) == (
         page > 0,
@@ -67,16 +64,15 @@ def test_rows_are_appended_and_rotated(
 
 def test_attention_over_pages(library: Built) -> None:
     """Prevents: attention that reads K/V pages in another order than the block table's."""
-    shapes = PREFILL.shapes()
-    arrays = [random_fp16(shapes[name], n) for n, name in enumerate(("q", "k", "v"))]
-    run = Runner(library, ARCH).forward(PREFILL, *arrays)
-    assert run.passed, [*map(str, run.verdicts), *run.findings]
+    given = arrays(PREFILL, "q", "k", "v")
+    run = Runner(library, ARCH).forward(PREFILL, *given)
+    assert run.passed, fault_text(run)
     (name,) = run.launched
     assert name.startswith("fmha_fwd_pagedkv_d128_fp16_group_")
-    expected = reference.forward(PREFILL, *arrays)
+    expected = reference.forward(PREFILL, *given)
     assert np.allclose(run.results["o"], expected.o, rtol=2e-3, atol=2e-3)
     with pytest.raises(ProblemError, match="no pages"):
-        Runner(library, ARCH).forward(PREFILL.with_layout(page_block_size=0), *arrays)
+        Runner(library, ARCH).forward(PREFILL.with_layout(page_block_size=0), *given)
 
 
 def test_kernel_grid_and_arguments(library: Built) -> None:

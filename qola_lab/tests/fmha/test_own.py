@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from qola_lab import fmha
-from qola_lab.fmha.build import BuiltKernel, built_by
+from qola_lab.fmha.build import BuiltKernel
 from qola_lab.fmha.registry import Entry, Registry
-from qola_lab.fmha.runner import Run, Runner
+from qola_lab.fmha.runner import Runner
 from qola_lab.problems import make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
-from qola_lab.tests.emulated.caches import random_fp16, run_append
+from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_append
 from qola_lab.verify.host import Built
 
 ARCH = "gfx950"
@@ -26,15 +26,11 @@ ARCH = "gfx950"
 def find_own_kernel(family: str) -> tuple[Built, Entry]:
     """Return the library with the user-defined kernel of a family, and the kernel's entry."""
     module = "libmha_bwd" if family.startswith("bwd") else "libmha_fwd"
-    built = built_by(Path(os.environ["QOLA_TEST_PROGRAM"]).absolute())[module]
+    built = program_libraries()[module]
     # The kernel with dropout is one of CK's (gfxemu/tests).
     other_fields = {"dropout": False} if family.startswith("bwd") else {}
     (entry,) = Registry.of(module, built.repository).where(family=family, **other_fields)
     return built, entry
-
-
-def fault_text(run: Run) -> list[str]:
-    return [*map(str, run.verdicts), *run.findings]
 
 
 @pytest.mark.parametrize(("seqlen_q", "seqlen_k"), [(64, 64), (100, 130), (1, 200), (257, 31)])
@@ -45,9 +41,7 @@ def test_a_forward_of_an_own_tile(seqlen_q: int, seqlen_k: int) -> None:
     problem = make_problem(
         "fwd", "fp16", seqlen_q=seqlen_q, seqlen_k=seqlen_k, nhead_q=2, hdim=32, return_lse=True
     )
-    rng = np.random.default_rng(3)
-    q, k, v = (rng.normal(size=problem.shapes()[n]).astype(np.float16) for n in ("q", "k", "v"))
-    run = Runner(built, ARCH).forward(problem, q, k, v)
+    run = Runner(built, ARCH).forward(problem, *arrays(problem, "q", "k", "v"))
     assert run.launched == (entry.name,)
     assert run.passed, fault_text(run)
 
@@ -66,10 +60,7 @@ def test_a_backward_of_an_own_tile(seqlen_q: int, seqlen_k: int) -> None:
         return_lse=True,
         deterministic=True,
     )
-    shapes = problem.shapes() | {"do": problem.shapes()["o"]}
-    rng = np.random.default_rng(4)
-    arrays = (rng.normal(size=shapes[n]).astype(np.float16) for n in ("q", "k", "v", "do"))
-    run = Runner(built, ARCH).backward(problem, *arrays)
+    run = Runner(built, ARCH).backward(problem, *arrays(problem, "q", "k", "v", "do"))
     assert run.launched[1] == entry.name
     # convert_dq for the tile's size along K, which CK does not have.
     assert "convert_dq_d32_fp16_b64x64_" in run.launched[2]
@@ -109,8 +100,7 @@ def test_attention_over_pages_by_an_own_tile() -> None:
         page_block_size=128,
         **asdict(BOTTOM_RIGHT),
     )
-    arrays = [random_fp16(problem.shapes()[name], n) for n, name in enumerate(("q", "k", "v"))]
-    run = Runner(built, ARCH).forward(problem, *arrays)
+    run = Runner(built, ARCH).forward(problem, *arrays(problem, "q", "k", "v"))
     assert run.launched == (entry.name,)
     assert run.passed, fault_text(run)
 
@@ -132,10 +122,8 @@ def test_the_guide_for_own_kernels(
         batch=2,
         return_lse=True,
     )
-    rng = np.random.default_rng(0)
-    q, k, v = (rng.normal(size=problem.shapes()[n]).astype(np.float16) for n in ("q", "k", "v"))
     names: dict[str, Any] = {"own": entry.config, "fmha": fmha, "problem": problem}
-    names |= {"q": q, "k": k, "v": v}
+    names |= zip("qkv", arrays(problem, "q", "k", "v"), strict=True)
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (block,) = (candidate for candidate in blocks if "build_configs" in candidate)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from qola_lab.tests.verify.problem import ConsumerCall
+from qola_lab.tests.verify.predict import ConsumerCall
 
 
 @dataclass(frozen=True)

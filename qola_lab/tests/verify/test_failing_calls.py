@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from qola_lab.tests.verify.problem import ConsumerCall
+from qola_lab.tests.verify.predict import ConsumerCall
 from qola_lab.tests.verify.run_consumer import Outcome, expected, run
 from qola_lab.tests.verify.table import GFX942, GFX950, Device, Row
 

@@ -14,8 +14,8 @@ from qola.plan.model import KernelInstance
 from qola_lab.problems import AttentionProblem, parse_lines, parse_words
 from qola_lab.reference.masks import TOP_LEFT
 from qola_lab.tests.verify import predict
-from qola_lab.tests.verify.consumers import consumer_problem
 from qola_lab.tests.verify.libraries import Library, libraries
+from qola_lab.tests.verify.predict import ConsumerCall
 from qola_lab.verify.propose import MODEL_HEADS, Fields, propose, tile_of
 from qola_lab.verify.sample import (
     CALLS,
@@ -163,6 +163,33 @@ def test_every_kernel_is_in_a_dispatch_row(found: list[Library]) -> None:
         assert in_rows == {kernel.name for kernel in library.kernels}
 
 
+def consumer_call(problem: AttentionProblem) -> ConsumerCall | None:
+    """Return the call for a problem, or None if the program cannot express the problem."""
+    if problem.is_group_mode and len(set(problem.seqlen_q)) + len(set(problem.seqlen_k)) > 2:
+        return None
+    mask = "no" if problem.mask_type == "no" else "window"
+    return ConsumerCall(
+        problem.direction,
+        problem.dtype,
+        problem.hdim_q,
+        problem.hdim_v,
+        problem.mode,
+        mask,
+        problem.bias_type,
+        problem.return_lse,
+        problem.has_dbias,
+        problem.dropout_p,
+        deterministic=problem.deterministic,
+        batch=problem.batch,
+        nhead_q=problem.nhead_q,
+        nhead_k=problem.nhead_k,
+        seqlen_q=problem.seqlen_q[0],
+        seqlen_k=problem.seqlen_k[0],
+        soft_cap=problem.logits_soft_cap,
+        min_seqlen_q=problem.min_seqlen_q,
+    )
+
+
 def test_the_dispatch_agrees_with_the_prediction(found: list[Library]) -> None:
     """Prevents: parsed dispatch conditions that differ from an independent prediction."""
     compared = 0
@@ -187,7 +214,7 @@ def test_the_dispatch_agrees_with_the_prediction(found: list[Library]) -> None:
                     replace(problem, hdim_q=8, hdim_v=16),
                 ]
                 for variant in changed:
-                    row = consumer_problem(variant)
+                    row = consumer_call(variant)
                     if row is None:
                         continue
                     expected = predict.predict(plan, row, device, 304)

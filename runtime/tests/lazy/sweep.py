@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import TypeVar
 
-from qola_lab.tests.verify.problem import ConsumerCall
+from qola_lab.tests.verify.predict import ConsumerCall
 from qola_lab.tests.verify.table import Device, Row
 
 T = TypeVar("T")
