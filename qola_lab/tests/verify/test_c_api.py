@@ -1,19 +1,23 @@
-"""Attention problems as structures of the C API."""
+"""Attention problems as structures of the C API, and as arguments of entry points."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from qola_lab.problems import DTYPES, AttentionProblem, Layout
 from qola_lab.reference.masks import BOTTOM_RIGHT, Mask
 from qola_lab.verify import c_api
+from qola_lab.verify.values import entry_values
 from tests.library import header
 
 HEADER = Path(__file__).parents[3] / "runtime/api/qola_c.h"
+C_API = HEADER.with_name("qola_c_fill.h")
 BACKWARD = AttentionProblem("bwd", "bf16", 24, 16, (5, 5), (7, 7), 4, 2, 0.2, return_lse=True)
 APPEND = AttentionProblem(
     "fwd_appendkv",
@@ -113,3 +117,22 @@ def test_values_of_the_fields() -> None:
     assert (rotated.rope, rotated.rotary_dim, bool(rotated.q.data)) == (2, 16, True)
     assert rotated.rotary_cos
     assert rotated.rotary_sin
+
+
+def undropped(text: str, probability: float) -> float:
+    """Return p_undrop in a C++ file, a constant minus the probability, as float32."""
+    pattern = r"\bp_undrop(?:,| =) ([\d.]+)f? - (?:given\.dropout|p_dropout)\b"
+    (constant,) = re.findall(pattern, text)
+    return float(np.float32(float(constant) - float(np.float32(probability))))
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.25, 0.5, 0.8])
+def test_p_undrop_matches_the_c_api_and_aiter(probability: float, aiter_tree: Path) -> None:
+    """Prevents: correct dropout kernels that fail because verification passes 1 / (1 - p)."""
+    files = [C_API, *sorted(aiter_tree.glob("aiter_meta/csrc/py_itfs_*/*mha*_bwd*.cu"))]
+    assert len(files) == 5
+    problem = replace(BACKWARD, dropout_p=probability)
+    values = entry_values(problem, "gfx950", ())
+    assert values["p_drop"] == probability
+    for file in files:
+        assert values["p_undrop"] == undropped(file.read_text("utf-8"), probability), file
