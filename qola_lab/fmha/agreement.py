@@ -24,7 +24,7 @@ from qola_lab.verify.case import REFUSED, Call, Dim, Sample
 from qola_lab.verify.command import built_libraries, report_error
 from qola_lab.verify.host import Built, Host, on_device
 from qola_lab.verify.propose import propose
-from qola_lab.verify.sample import MAX_WORK, generator
+from qola_lab.verify.run import MAX_WORK, generator
 
 _DTYPES = ("fp32", "fp16", "bf16", "fp8")
 _HDIMS = (8, 16, 32, 40, 64, 72, 96, 104, 128, 160, 192, 256, 264)

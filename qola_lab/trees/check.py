@@ -97,7 +97,7 @@ class Report:
     def to_dict(self) -> JsonObject:
         """Return the report as JSON values."""
         checks = [check.to_dict() for check in self.checks]
-        return {"schema": SCHEMA, "counts": {**self.counts}, "checks": checks}
+        return {"schema": SCHEMA, "counts": dict(self.counts.items()), "checks": checks}
 
 
 @contextmanager

@@ -11,8 +11,7 @@ from qola.aiter.attention import ENTRIES
 from qola_base.errors import Finding
 from qola_lab.problems import AttentionProblem
 from qola_lab.verify.repository import VerifyError
-from qola_lab.verify.tensors import buffers, tables
-from qola_lab.verify.values import address_names, entry_values
+from qola_lab.verify.tensors import address_names, buffers, entry_values, tables
 
 #: Values of qola_status.
 _OK, _NO_KERNEL, _UNSUPPORTED, _INVALID = 0, -1, -5, -6

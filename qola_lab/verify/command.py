@@ -15,7 +15,7 @@ from qola_lab.verify.libraries import add_libraries, places
 from qola_lab.verify.outcome import Outcome, count, lines, to_json, to_junit
 from qola_lab.verify.page import render
 from qola_lab.verify.repository import VerifyError
-from qola_lab.verify.sample import VerifyRequest
+from qola_lab.verify.run import VerifyRequest
 
 
 def add_library_options(parser: argparse.ArgumentParser) -> None:

@@ -21,8 +21,15 @@ from qola_lab.reference.attention import Forward, Sequence, forward
 from qola_lab.reference.blas import one_thread
 from qola_lab.reference.limits import Arithmetic, backward_with_limits, forward_with_limits
 from qola_lab.verify.case import Call, Launch
-from qola_lab.verify.tensors import Appended, Result, Tensors, laid_out, lengths_before, rows_of_k
-from qola_lab.verify.values import address_names
+from qola_lab.verify.tensors import (
+    Appended,
+    Result,
+    Tensors,
+    address_names,
+    laid_out,
+    lengths_before,
+    rows_of_k,
+)
 
 BETWEEN = ("d", "dq_acc", "o_acc", "lse_acc")
 """Buffers that a kernel writes and another one of the call reads."""

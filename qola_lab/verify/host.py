@@ -28,8 +28,14 @@ from qola_lab.problems import AttentionProblem, Device
 from qola_lab.verify.c_api import CFunctions, Found, Stage, make_args
 from qola_lab.verify.case import REFUSED, Call, Launch, Sample
 from qola_lab.verify.repository import Repository, VerifyError
-from qola_lab.verify.tensors import DESCALES, buffers, tables
-from qola_lab.verify.values import address_names, entry_values, takes_descales
+from qola_lab.verify.tensors import (
+    DESCALES,
+    address_names,
+    buffers,
+    entry_values,
+    tables,
+    takes_descales,
+)
 
 #: Time that a call may take in seconds: no kernel runs.
 _SECONDS = 300.0

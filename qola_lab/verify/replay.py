@@ -35,8 +35,16 @@ from qola_lab.verify.expected import (
     row_sums,
 )
 from qola_lab.verify.outcome import Coverage, KernelFault, Outcome, Trial
-from qola_lab.verify.tensors import Buffer, Tensors, arithmetic, buffers, filled, tables, tensors
-from qola_lab.verify.values import address_names
+from qola_lab.verify.tensors import (
+    Buffer,
+    Tensors,
+    address_names,
+    arithmetic,
+    buffers,
+    filled,
+    tables,
+    tensors,
+)
 
 TILE = 16
 """Columns that a kernel takes at once, at least: limits are wider for fewer."""

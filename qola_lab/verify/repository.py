@@ -33,7 +33,7 @@ from qola_base.errors import CodegenError, Finding, QolaError
 from qola_base.json_types import Scalar
 from qola_lab.problems import AttentionProblem
 from qola_lab.problems.problem import traits_of
-from qola_lab.verify.values import dispatch_arguments
+from qola_lab.verify.tensors import dispatch_arguments
 
 #: Kernel instances that a row launches.
 _Row = tuple[str, ...]

@@ -19,7 +19,7 @@ from qola_lab.fmha.registry import Registry, RegistryError
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.tests.emulated.libraries import built_library
 from qola_lab.tests.emulated.runs import run_dispatch
-from qola_lab.verify.values import entry_values
+from qola_lab.verify.tensors import entry_values
 
 FORWARD = make_problem(
     "fwd", "fp16", seqlen_q=70, seqlen_k=100, nhead_q=2, hdim=32, return_lse=True

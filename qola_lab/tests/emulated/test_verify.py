@@ -33,11 +33,9 @@ from qola_lab.verify.host import Built
 from qola_lab.verify.outcome import Outcome, Trial, key_of, lines, to_json
 from qola_lab.verify.replay import EmulatedRun, Emulator, contents, outcomes
 from qola_lab.verify.repository import Dispatch
-from qola_lab.verify.run import called, verify
-from qola_lab.verify.sample import KernelSamples, VerifyRequest, draw
+from qola_lab.verify.run import KernelSamples, VerifyRequest, called, draw, verify
 from qola_lab.verify.store import VerdictStore
-from qola_lab.verify.tensors import tensors
-from qola_lab.verify.values import entry_values
+from qola_lab.verify.tensors import entry_values, tensors
 from tests.library.offload import code_objects, replace_code
 
 ARCH = "gfx950"

@@ -12,7 +12,7 @@ from qola_lab.fmha.registry import Entry, Registry, RegistryError
 from qola_lab.problems import AttentionProblem, make_problem
 from qola_lab.tests.verify.libraries import MANIFEST, Library, libraries
 from qola_lab.verify.propose import propose
-from qola_lab.verify.sample import MAX_WORK, generator
+from qola_lab.verify.run import MAX_WORK, generator
 
 FORWARD = make_problem(
     "fwd", "fp16", seqlen_q=128, seqlen_k=256, nhead_q=2, hdim=64, batch=1, return_lse=True

@@ -22,9 +22,8 @@ from qola_lab.reference.masks import BOTTOM_RIGHT
 from qola_lab.verify.expected import compare, expected
 from qola_lab.verify.propose import Fields, propose
 from qola_lab.verify.repository import Repository
-from qola_lab.verify.sample import VerifyRequest, draw, generator
-from qola_lab.verify.tensors import arithmetic, buffers, filled, tables, tensors
-from qola_lab.verify.values import entry_values
+from qola_lab.verify.run import VerifyRequest, draw, generator
+from qola_lab.verify.tensors import arithmetic, buffers, entry_values, filled, tables, tensors
 
 PLAIN = AttentionProblem(
     "fwd_appendkv",

@@ -15,7 +15,7 @@ from qola_lab.verify.propose import (
     hints_of_fields,
     propose_assembly,
 )
-from qola_lab.verify.sample import VerifyRequest, search
+from qola_lab.verify.run import VerifyRequest, search
 
 BWD = "hsa/gfx950/fmha_v3_bwd/"
 

@@ -13,7 +13,7 @@ import pytest
 from qola_lab.problems import DTYPES, AttentionProblem, Layout
 from qola_lab.reference.masks import BOTTOM_RIGHT, Mask
 from qola_lab.verify import c_api
-from qola_lab.verify.values import entry_values
+from qola_lab.verify.tensors import entry_values
 from tests.library import header
 
 HEADER = Path(__file__).parents[3] / "runtime/api/qola_c.h"

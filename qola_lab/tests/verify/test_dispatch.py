@@ -16,7 +16,7 @@ from qola_lab.reference.masks import TOP_LEFT
 from qola_lab.tests.verify.libraries import libraries
 from qola_lab.verify.propose import propose
 from qola_lab.verify.repository import AssemblyDispatch, Dispatch, Repository
-from qola_lab.verify.sample import MAX_WORK
+from qola_lab.verify.run import MAX_WORK
 
 QUICKSTART = Path(__file__).parents[3] / "manifests/quickstart.toml"
 PROBLEM = AttentionProblem("fwd", "fp16", 64, 64, (100,), (100,), 2, 1, 0.125)

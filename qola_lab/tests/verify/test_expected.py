@@ -20,8 +20,7 @@ from qola_lab.verify.case import Call, Launch, Sample
 from qola_lab.verify.expected import compare, expected, judge, left_by_forward, row_sums
 from qola_lab.verify.outcome import KernelFault, Outcome, Trial, lines, share_trials
 from qola_lab.verify.repository import Repository
-from qola_lab.verify.tensors import arithmetic, tensors
-from qola_lab.verify.values import address_names
+from qola_lab.verify.tensors import address_names, arithmetic, tensors
 from tests.support import plans
 
 FORWARD = AttentionProblem("fwd", "bf16", 64, 32, (40, 40), (70, 70), 4, 2, 0.125, return_lse=True)

@@ -17,7 +17,7 @@ from qola_lab.tests.verify import predict
 from qola_lab.tests.verify.libraries import Library, libraries
 from qola_lab.tests.verify.predict import ConsumerCall
 from qola_lab.verify.propose import MODEL_HEADS, Fields, propose, tile_of
-from qola_lab.verify.sample import (
+from qola_lab.verify.run import (
     CALLS,
     MAX_WORK,
     KernelSamples,
@@ -26,7 +26,7 @@ from qola_lab.verify.sample import (
     proposals_of,
     search,
 )
-from qola_lab.verify.values import dispatch_arguments
+from qola_lab.verify.tensors import dispatch_arguments
 from tests.support import plans
 
 

@@ -20,7 +20,7 @@ DECIDE = (
     "qola_lab/verify/expected.py",
 )
 #: Report markup, and selection of problems (part of a case): they do not change verdicts.
-OTHERS = ("qola_lab/verify/page.py", "qola_lab/verify/sample.py")
+OTHERS = ("qola_lab/verify/page.py", "qola_lab/verify/run.py")
 
 
 def test_changed_sources_invalidate_verdicts(tmp_path: Path) -> None:

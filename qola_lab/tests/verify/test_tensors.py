@@ -9,8 +9,15 @@ import numpy as np
 import pytest
 
 from qola_lab.problems import AttentionProblem, Layout
-from qola_lab.verify.tensors import buffers, filled, page_count, page_sizes, tables, tensors
-from qola_lab.verify.values import entry_values
+from qola_lab.verify.tensors import (
+    buffers,
+    entry_values,
+    filled,
+    page_count,
+    page_sizes,
+    tables,
+    tensors,
+)
 
 PROBLEM = AttentionProblem(
     "bwd", "bf16", 24, 16, (5, 5), (7, 7), 4, 2, 0.2, return_lse=True, layout=Layout(row_padding=8)
