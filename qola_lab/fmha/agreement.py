@@ -32,7 +32,7 @@ _MASKS = (NO_MASK, TOP_LEFT, BOTTOM_RIGHT, Mask("top_left", 17, 5), Mask("bottom
 
 
 def sweep(
-    kernels: Sequence[KernelInstance], count: int, seed: int = 0, max_work: int = MAX_WORK
+    kernels: Sequence[KernelInstance], count: int, seed: int = 0
 ) -> Iterator[AttentionProblem]:
     """Yield problems that kernels serve, and similar ones; equal for equal seeds.
 
@@ -40,7 +40,6 @@ def sweep(
 
     Args:
         kernels: of one arch.
-        max_work: see `AttentionProblem.work`.
     """
     mains = [
         k for k in kernels if k.role == MAIN_ROLE.get(k.direction) and not k.fields.get("pagedkv")
@@ -51,7 +50,7 @@ def sweep(
         chosen = generator("sweep", seed, made, attempt)
         kernel = mains[int(chosen.integers(len(mains)))]
         edge = int(chosen.integers(1 << 30))
-        sample = propose(kernel.direction, kernel.fields, edge, chosen, max_work)
+        sample = propose(kernel.direction, kernel.fields, edge, chosen, MAX_WORK)
         if sample is not None:
             made += 1
             problem = sample.problem

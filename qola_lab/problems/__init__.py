@@ -9,7 +9,6 @@ from qola_lab.problems.problem import (
     Layout,
     ProblemError,
     TestData,
-    default_scale,
     formats,
 )
 
@@ -21,7 +20,6 @@ __all__ = [
     "Layout",
     "ProblemError",
     "TestData",
-    "default_scale",
     "formats",
     "from_fields",
     "make_problem",

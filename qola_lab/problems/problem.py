@@ -189,19 +189,6 @@ class AttentionProblem:
         found["lse"] = (self.nhead_q, sum(self.seqlen_q)) if self.is_group_mode else batch
         return found
 
-    def operations(self) -> int:
-        """Return the multiplications and additions of the matrix products, masked keys left out.
-
-        A forward has two products, Q K^T and P V; a backward five, with Q K^T again.
-        """
-        pairs = sum(
-            int(self.mask.allowed(q, k).sum())
-            for q, k in zip(self.seqlen_q, self.seqlen_k, strict=True)
-        )
-        products = (3, 2) if self.direction == "bwd" else (1, 1)
-        width = products[0] * self.hdim_q + products[1] * self.hdim_v
-        return 2 * pairs * self.nhead_q * width
-
     def to_fields(self) -> JsonObject:
         """Return all fields by name as JSON values, with those of the layout among them."""
         values = asdict(self)

@@ -17,12 +17,9 @@ from typing import Any
 
 
 @cache
-def _openblas(maps: Path = Path("/proc/self/maps")) -> tuple[Callable[[], int], Any] | None:
+def _openblas() -> tuple[Callable[[], int], Any] | None:
     """Return the functions of the loaded OpenBLAS that get and set its number of threads."""
-    try:
-        lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
     for path in sorted({line.split()[-1] for line in lines if "openblas" in line}):
         library = ctypes.CDLL(path)
         for prefix, suffix in product(("scipy_", ""), ("64_", "")):

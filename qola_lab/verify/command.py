@@ -91,7 +91,7 @@ def report_outcomes(
     text = to_json(found) if args.json else "\n".join(["; ".join(facts), *lines(found), ""])
     print(text, end="")
     if args.junit:
-        Path(args.junit).write_text(to_junit(found, "qola_lab.verify"), encoding="utf-8")
+        Path(args.junit).write_text(to_junit(found), encoding="utf-8")
     if args.html:
         archs = ", ".join(sorted({outcome.arch for outcome in found}))
         args.html.write_text(render(name, [archs, *facts], found), encoding="utf-8")

@@ -282,28 +282,15 @@ class Repository:
         plain = not problem.logits_soft_cap and not problem.min_seqlen_q
         if not (problem.use_asm and plain and self.has_assembly(direction, arch)):
             return ()
-        files = [
-            source.file
-            for source in self.planned.sources
-            if (source.role, source.direction, source.archs) == ("asm", direction, self.plan.archs)
-            and source.file.endswith(f"_{arch}.cpp")
-        ]
         folder = f"hsa/{arch}/{ATTENTION[self.module].asm_subdir}"
-        text = self._text(next(iter(files), f"{self.module}/host code of {folder}"))
+        text = self._source("asm", direction, f"host code of {folder}", f"_{arch}.cpp")
         embedded = {code.key for code in self.planned.code_objects}
         taken = AssemblyDispatch(text, folder).taken(problem, arch)
         return tuple(file for file in taken if file in embedded)
 
     def dispatch(self, direction: str) -> Dispatch:
         """Return the dispatch of a direction over all archs, or raise NotUnderstoodError."""
-        archs = self.plan.archs
-        # CK's file names are not the directions'.
-        files = [
-            source.file
-            for source in self.planned.sources
-            if (source.role, source.direction, source.archs) == ("dispatch", direction, archs)
-        ]
-        text = self._text(next(iter(files), f"{self.module}/dispatch of {direction}"))
+        text = self._source("dispatch", direction, f"dispatch of {direction}")
         sources = {k.name: self._text(k.source) for k in self.of_direction(direction)}
         return Dispatch(text, sources)
 
@@ -327,6 +314,17 @@ class Repository:
             if any(f"#{fault.name})" in fix for fix in fixes)
             and any(has_fault(one, fault, [arch]) for one in facts)
         )
+
+    def _source(self, role: str, direction: str, missing: str, ending: str = "") -> str:
+        """Return the text of a source for all archs; `missing` names it in errors."""
+        # CK's file names are not the directions'.
+        files = (
+            source.file
+            for source in self.planned.sources
+            if (source.role, source.direction, source.archs) == (role, direction, self.plan.archs)
+            and source.file.endswith(ending)
+        )
+        return self._text(next(files, f"{self.module}/{missing}"))
 
     def _text(self, name: str) -> str:
         try:

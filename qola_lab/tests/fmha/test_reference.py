@@ -10,7 +10,7 @@ import pytest
 
 from qola_lab.fmha import reference
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
-from qola_lab.reference.masks import BOTTOM_RIGHT, Mask
+from qola_lab.reference.masks import BOTTOM_RIGHT
 
 BATCH = make_problem(
     "bwd", "fp16", seqlen_q=5, seqlen_k=7, nhead_q=4, nhead_k=2, hdim=(16, 8), batch=2
@@ -40,20 +40,8 @@ def test_defaults_of_a_problem() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"seqlen_q": [1, 2]}, {"seqlen_q": [1, 2], "seqlen_k": [3]}, {"nhead_k": 3}, {"nhead_k": 0}],
-)
-def test_invalid_problems(wrong: dict[str, Any]) -> None:
-    """Prevents: a kernel called with inconsistent lengths or heads."""
-    with pytest.raises(ProblemError):
-        make_problem(
-            "fwd", "bf16", **{"seqlen_q": 1, "seqlen_k": 1, "nhead_q": 4, "hdim": 8} | wrong
-        )
-
-
-def test_shapes_and_operations() -> None:
-    """Prevents: arrays of another layout, or TFLOP/s that count masked products."""
+def test_shapes() -> None:
+    """Prevents: arrays of another layout."""
     assert BATCH.shapes() == {
         "q": (2, 5, 4, 16),
         "k": (2, 7, 2, 16),
@@ -64,12 +52,6 @@ def test_shapes_and_operations() -> None:
     assert BATCH.with_layout(order="bhsd").shapes()["k"] == (2, 2, 7, 16)
     assert GROUP.shapes()["q"] == (7, 2, 16)
     assert GROUP.shapes()["lse"] == (2, 7)
-    pairs = 2 * 5 * 7
-    assert replace(BATCH, direction="fwd").operations() == 2 * pairs * 4 * (16 + 8)
-    assert BATCH.operations() == 2 * pairs * 4 * (3 * 16 + 2 * 8)
-    causal = replace(BATCH, direction="fwd", **asdict(Mask("top_left", -1, 0)))
-    assert causal.operations() == 2 * (2 * (1 + 2 + 3 + 4 + 5)) * 4 * (16 + 8)
-    assert GROUP.operations() == 2 * (18 + 4) * 2 * 5 * 16
 
 
 @pytest.mark.parametrize(
@@ -84,10 +66,9 @@ def test_gradients_match_the_forward(problem: AttentionProblem) -> None:
         inputs = {"q": q, "k": k, "v": v} | changes
         return float((reference.forward(problem, **inputs).o * do).sum())
 
-    heads = problem.nhead_q // problem.nhead_k
     summed = {
         "q": found.dq,
-        "k": found.dk.reshape(*k.shape[:-1], -1) if heads == 1 else _sum_heads(found.dk, k.shape),
+        "k": _sum_heads(found.dk, k.shape),
         "v": _sum_heads(found.dv, v.shape),
     }
     for name, array in (("q", q), ("k", k), ("v", v)):

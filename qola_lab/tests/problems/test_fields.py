@@ -67,6 +67,7 @@ def test_wrong_lines() -> None:
         ({"seqlen_q": [100, -1], "mode": "group"}, "seqlen_q", "[100, -1]", "a list"),
         ({"seqlen_q": [100, 90], "seqlen_k": [1, 1]}, "seqlen_q", "[100, 90]", "mode group"),
         ({"seqlen_q": [100, 100]}, "seqlen_q, seqlen_k", "2 and 1 lengths", "as many"),
+        ({"nhead_k": 0}, "nhead_k", "0", "a whole number of at least 1"),
         ({"mode": "group", "seqlen_k": [0]}, "seqlen_k", "[0]", "above 0"),
         ({"nhead_k": 3}, "nhead_k", "3 for 4", "divides"),
         ({"nhead_bias": 2}, "nhead_bias", "2", "1 or 4"),

@@ -40,7 +40,7 @@ def test_faults_fail_a_kernel(trial: Trial, message: str) -> None:
     (fault,) = outcome.faults()
     assert message in fault
     assert str(PROBLEM) in fault
-    (failure,) = ElementTree.fromstring(to_junit([outcome], "m")).iter("failure")
+    (failure,) = ElementTree.fromstring(to_junit([outcome])).iter("failure")
     assert message in str(failure.text)
     assert any(message in line for line in lines([outcome]))
 
@@ -50,7 +50,7 @@ def test_a_kernel_without_trials_has_not_passed() -> None:
     untried = Outcome("k2", "gfx942", (), "unreachable: all that it could take goes to k")
     assert PASSED.state == "passed"
     assert count([PASSED, untried]) == {"passed": 1, "failed": 0, "untried": 1}
-    suite = ElementTree.fromstring(to_junit([PASSED, untried], "m"))
+    suite = ElementTree.fromstring(to_junit([PASSED, untried]))
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "0", "1")
     text = "\n".join(lines([PASSED, untried]))
     assert "untried: k2 (gfx942): unreachable" in text
