@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from qola.build.programs import BuiltProgram
 from qola.kernel.config import KernelConfig
+from qola_lab.fmha import build
 from qola_lab.fmha.build import archs_of_config, build_configs, group_configs
+from qola_lab.tests.verify.libraries import libraries
+from qola_lab.verify.host import Built
 
 FORWARD = KernelConfig.from_name(
     "fwd.bf16.batch.d64x64.gfx950.b64x64x32x64x32x64_r4x1x1_r4x1x1_w16x16x32_w16x16x32.p-qr_async"
@@ -48,54 +52,30 @@ def test_invalid_kernels_are_not_built() -> None:
     assert not any(result.built for result in found)
 
 
-_BAZEL = """#!{python}
-import json, pathlib, re, subprocess, sys
-(path,) = [w.partition("=")[2] for w in sys.argv if w.startswith("--build_event_json_file=")]
-file = open(path, "w")
-def event(**values):
-    file.write(json.dumps(values) + "\\n")
-    file.flush()
-here = pathlib.Path.cwd()
-for target in sys.argv[sys.argv.index("--") + 1 :]:
-    name = target.rpartition(":")[2]
-    identity = {{"targetCompleted": {{"label": "@@" + target}}}}
-    manifest = here / (name + ".toml")
-    if (text := manifest.read_text()).count("fwd.bf16") > 1 or ".mask." in text:
-        log = here / "stderr"
-        log.write_text("kernel.cpp:3:1: error: no such tile\\n")
-        label = {{"label": "@@x//fwd:kernel.object"}}
-        action = {{"success": False, "type": "QolaCompile", "stderr": {{"uri": log.as_uri()}}}}
-        event(id={{"actionCompleted": label}}, action=action)
-        event(id=identity, completed={{}}, children=[{{"actionCompleted": label}}])
-        continue
-    output = here / (name + "_made")
-    words = ["--name", name, "--manifest", str(manifest), "--display", manifest.name]
-    words += ["--aiter", "{tree}", "--aiter-repository", "aiter", "--output", str(output)]
-    command = [sys.executable, "-B", "-m", "qola.repository", *words]
-    subprocess.run(command, check=True, env={{"PYTHONPATH": {paths!r}}})
-    places = dict.fromkeys(("library", "caller", "runtime"), "x") | {{"repository": str(output)}}
-    program = here / name
-    program.write_text("#!/bin/sh\\necho '" + json.dumps({{"libmha_fwd": places}}) + "'\\n")
-    program.chmod(0o755)
-    files = [{{"name": name, "uri": program.as_uri()}}]
-    event(id={{"namedSet": {{"id": name}}}}, namedSetOfFiles={{"files": files}})
-    group = [{{"name": "default", "fileSets": [{{"id": name}}]}}]
-    event(id=identity, completed={{"success": True, "outputGroup": group}})
-event(id={{"buildFinished": {{}}}}, finished={{"exitCode": {{"code": 1}}}})
-sys.exit(1)
-"""
-
-
-def test_a_failing_kernel_does_not_fail_others(aiter_tree: Path, tmp_path: Path) -> None:
+def test_a_failing_kernel_does_not_fail_others(
+    aiter_tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prevents: a kernel reported as failed because another kernel of its library fails."""
-    bazel = tmp_path / "bazel"
-    paths = os.pathsep.join(path for path in sys.path if path)
-    bazel.write_text(_BAZEL.format(python=sys.executable, tree=aiter_tree, paths=paths))
-    bazel.chmod(bazel.stat().st_mode | stat.S_IXUSR)
-    environ = {**os.environ, "QOLA_BAZEL": str(bazel), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def build_some(manifests: Mapping[str, str], *_: object) -> dict[str, BuiltProgram]:
+        """Plan each manifest; those of several kernels, and of the masked one, do not compile."""
+        found = {}
+        for name, text in manifests.items():
+            if text.count("fwd.bf16") > 1 or ".mask." in text:
+                found[name] = BuiltProgram(None, "kernel.cpp:3:1: error: no such tile")
+                continue
+            (tmp_path / name).mkdir()
+            (library,) = libraries(tmp_path / name, aiter_tree, text)
+            found[name] = BuiltProgram(library.root)
+        return found
+
+    def built_by(root: Path) -> dict[str, Built]:
+        return {"libmha_fwd": Built("libmha_fwd", root, Path("x"), None, Path("x"))}
+
+    monkeypatch.setattr(build, "build_programs", build_some)
+    monkeypatch.setattr(build, "built_by", built_by)
     masked = replace(FORWARD, mask=True)
-    found = build_configs([masked, FORWARD], ["gfx950"], environ=environ)
-    first, second = found
+    first, second = build_configs([masked, FORWARD], ["gfx950"], environ={})
     assert (first.built, first.name) == (None, "")
     assert "no such tile" in first.error
     assert second.built

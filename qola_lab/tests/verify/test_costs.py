@@ -1,8 +1,7 @@
-"""Time and memory of verification, apart from the kernel."""
+"""Memory of verification, apart from the kernel."""
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import pytest
@@ -15,17 +14,16 @@ from qola_lab.verify.tensors import arithmetic, tensors
 ARCH = "gfx950"
 
 
-def costs(problem: AttentionProblem) -> tuple[float, float]:
-    """Compare exact results with their limits; return CPU seconds and the peak of memory in MB."""
+def peak_of_memory(problem: AttentionProblem) -> float:
+    """Compare exact results with their limits; return the peak of memory in MB."""
     tracemalloc.start()
-    begin = time.process_time()
     try:
         given = tensors(problem, ARCH)
         wanted = expected(problem, given, arithmetic(problem, ARCH, 16))
         assert contents(problem, given, ARCH)
         verdicts = compare({name: one.exact for name, one in wanted.items()}, wanted)
         assert all(verdict.passed and verdict.compared for verdict in verdicts)
-        return time.process_time() - begin, tracemalloc.get_traced_memory()[1] / 1e6
+        return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
 
@@ -34,15 +32,5 @@ def costs(problem: AttentionProblem) -> tuple[float, float]:
 def test_memory_is_that_of_the_tensors(direction: str) -> None:
     """Prevents: intermediates of 16 GB for a problem whose tensors take 0.5 GB."""
     sizes = {"hdim": 64, "seqlen_q": 2048, "seqlen_k": 2048, "nhead_q": 2, "nhead_k": 1}
-    _, memory = costs(make_problem(direction, "bf16", return_lse=True, **sizes))
     # P takes 67 MB, and a tensor with a head for each of Q 2 MB.
-    assert memory < 80
-
-
-@pytest.mark.thorough
-def test_a_long_problem_is_verified_in_a_minute() -> None:
-    """Prevents: a problem of 4096 x 4096 with 32 heads that only a large machine verifies."""
-    sizes = {"hdim": 128, "seqlen_q": 4096, "seqlen_k": 4096, "nhead_q": 32, "nhead_k": 32}
-    seconds, memory = costs(make_problem("fwd", "bf16", return_lse=True, **sizes))
-    assert seconds < 60, memory
-    assert memory < 2000, seconds
+    assert peak_of_memory(make_problem(direction, "bf16", return_lse=True, **sizes)) < 80
