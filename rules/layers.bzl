@@ -51,7 +51,7 @@ LINES = {
     "gfxemu": 6200,
     "qola": 35400,
     "qola_base": 2100,
-    "qola_lab": 11000,
+    "qola_lab": 10700,
     "runtime": 2300,
 }
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from qola.build.bazel import BuildOptions
@@ -199,10 +199,9 @@ def group_configs(configs: Iterable[KernelConfig]) -> list[tuple[KernelConfig, .
     """
     groups: dict[KernelConfig, list[KernelConfig]] = {}
     for config in configs:
-        bare = KernelConfig(
-            config.family, config.dtype, config.hdim_q, config.hdim_v, config.tile, arch=config.arch
-        )
-        key = replace(bare, pipeline=config.pipeline, trload=config.trload, more=config.more)
+        kept = ("arch", "pipeline", "trload", "more")
+        own = config.family, config.dtype, config.hdim_q, config.hdim_v, config.tile
+        key = KernelConfig(*own, **{name: getattr(config, name) for name in kept})
         groups.setdefault(key, []).append(config)
     return [tuple(sorted(group, key=_takes_more)) for group in groups.values()]
 

@@ -47,7 +47,8 @@ def report_lines(coverage: Coverage) -> Iterator[str]:
 
 def _served(served: ServedPhase) -> Iterator[str]:
     if served.missing:
-        yield from _wrapped(f"    {served.arch}  missing: {served.missing}")
+        text = f"    {served.arch}  missing: {served.missing}"
+        yield from textwrap.wrap(text, _WIDTH, subsequent_indent=" " * 12, break_long_words=False)
         yield from (f"            {text}" for text in served.alternatives)
         return
     for name in served.assembly:
@@ -57,12 +58,6 @@ def _served(served: ServedPhase) -> Iterator[str]:
         yield f"    {served.arch}  assembly with use_asm: {path.name}{device}"
     for entry in served.kernels:
         yield f"    {served.arch}  CK: {entry.name}"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, subsequent_indent=" " * 12, break_long_words=False, drop_whitespace=True
-    )
 
 
 def manifest_text(coverage: Coverage, command: str) -> str:

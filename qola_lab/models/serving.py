@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import chain
 
 from qola.manifest.constants import AITER
 from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
@@ -29,17 +30,13 @@ def model_needs(model: Model, user: str) -> ModelNeeds:
     kept: TomlTable = {"dtype": model.dtype, "hdim": hdim}
     forward = kept if user == AITER else {**kept, **dict.fromkeys(_OFF, False)}
     variants = {FWD_VARIANTS.name: forward, BWD_VARIANTS.name: kept} if hdims else {}
-    unneeded = {} if layers else dict.fromkeys(_attention(), "the model has no softmax attention")
+    attention = () if layers else chain.from_iterable(FILTERED.values())
     return ModelNeeds(
         lines=(*model_lines(model), *map(layers_line, model.groups)),
         variants=variants,
-        unneeded=unneeded,
+        unneeded=dict.fromkeys(attention, "the model has no softmax attention"),
         unneeded_words=dict(_unneeded_words(model)),
     )
-
-
-def _attention() -> Sequence[str]:
-    return [name for names in FILTERED.values() for name in names]
 
 
 def _unneeded_words(model: Model) -> Iterator[tuple[str, str]]:

@@ -129,20 +129,15 @@ def _emulate_tree(
     found: dict[str, KernelVerdict] = {}
     sample: dict[str, KernelVerdict] = {}
     for job, built in zip(jobs, _build(jobs, source.root, request, environ), strict=True):
+        verdicts = found if job.keys else sample
         if built.path is None:
             log.warning(built.error)
-            not_built = untried(
-                f"the library does not build: {built.error.strip().splitlines()[-1]}"
-            )
-            found |= dict.fromkeys(job.keys, not_built)
-            sample |= {} if job.keys else {job.label: not_built}
+            reason = f"the library does not build: {built.error.strip().splitlines()[-1]}"
+            verdicts |= dict.fromkeys(job.keys or [job.label], untried(reason))
             continue
         log.info(f"{tree.name}: trying {job.label}")
         program = _Program(built.path, request, environ)
-        if job.keys:
-            found |= program.try_keys(job.keys)
-        else:
-            sample |= program.try_sample(job.label)
+        verdicts |= program.try_keys(job.keys) if job.keys else program.try_sample(job.label)
     kernels = tuple(
         replace(kernel, verdict=found.get(kernel.key, kernel.verdict)) for kernel in tree.kernels
     )
