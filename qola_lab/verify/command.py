@@ -53,8 +53,10 @@ def _emulated_archs(args: argparse.Namespace, built: Built) -> list[str]:
 
 def verify_requests(args: argparse.Namespace, built: Built, **more: int) -> list[VerifyRequest]:
     """Return the requests for a library, one for each arch, with more fields of them."""
-    how = tuple(args.kernels), args.samples, args.seed
-    return [VerifyRequest(arch, *how, **more) for arch in _emulated_archs(args, built)]
+    return [
+        VerifyRequest(arch, tuple(args.kernels), args.samples, args.seed, **more)
+        for arch in _emulated_archs(args, built)
+    ]
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gfxemu.decode import sweep
+from gfxemu.decode import Instruction, sweep
 from gfxemu.hip import Hip
 from gfxemu.launch import Device, Module, Options, Result
 from qola.codegen.ck.link import NotUnderstoodError
@@ -65,7 +65,7 @@ def verify_kernel(
 def instructions(code: bytearray, name: str, arch: str = ARCH) -> list[tuple[int, int]]:
     """Return place and size of each instruction whose name contains a text."""
     found = sweep(bytes(code), arch).items()
-    return [(at, insn.size) for at, insn in found if name in getattr(insn, "name", "")]
+    return [(at, i.size) for at, i in found if isinstance(i, Instruction) and name in i.name]
 
 
 def find_instructions(code: bytearray, name: str) -> list[int]:
@@ -174,15 +174,6 @@ def test_the_device_of_the_runtime_is_not_collected() -> None:
         assert pool.apply(_survives_collection)
 
 
-@pytest.mark.parametrize("pattern", [WHOLE, PADDED])
-def test_kernels_agree(pattern: str) -> None:
-    """Prevents: verification that calls correct kernels with wrong arguments."""
-    outcome = verify_kernel(pattern, samples=3)
-    assert outcome.state == "passed", lines([outcome])
-    assert len(outcome.trials) >= 3
-    assert {verdict.name for trial in outcome.trials for verdict in trial.verdicts} == {"lse", "o"}
-
-
 def record_problem(direction: str, arch: str = ARCH, hdim: int = 32) -> Case:
     """Record one call of libmha_fwd or libmha_bwd, of a manifest that has `arch`."""
     sizes = {"hdim": hdim, "seqlen_q": 130, "seqlen_k": 150, "nhead_q": 2, "nhead_k": 1}
@@ -260,10 +251,12 @@ RDNA4 = ("*_npad_*_gfx12", 1, "libmha_fwd", "OTHER_ARCHS", "gfx1201")
 ON_GFX942 = ("*_psddv_*", 1, "libmha_fwd", "CI", "gfx942")
 
 
-@pytest.mark.quick(10)
+@pytest.mark.quick(12)
 @pytest.mark.parametrize(
     ("kernel", "edit", "names", "kind"),
     [
+        (FORWARD, lambda *_: None, set(), ""),
+        ((PADDED,), lambda *_: None, set(), ""),
         (FORWARD, drop("V_MFMA", -1), {"o"}, ""),
         (FORWARD, leave_lse_to_base_2, {"lse"}, ""),
         # Results are right: the emulator completes every load at once.
@@ -295,7 +288,7 @@ def test_changed_code_fails(
     names: set[str] | None,
     kind: str,
 ) -> None:
-    """Prevents: a wrong kernel that passes: a missing or changed instruction, wait or barrier."""
+    """Prevents: a kernel with a changed instruction that passes, or a right one that fails."""
     edit_kernels(monkeypatch, edit)
     outcome = verify_kernel(*kernel)
     assert outcome.state == ("passed" if names == set() and not kind else "failed")
