@@ -142,6 +142,8 @@ class Host:
     """A device that records launches and runs nothing, with the library loaded.
 
     Attributes:
+        built: the library.
+        arch, cu_count: of the device.
         codes: texts of kernels by themselves, by their digest (gfxemu.single).
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,7 +15,6 @@ from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
 from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_append
 from qola_lab.verify.host import Built
-from qola_lab.verify.run import called
 
 ARCH = "gfx950"
 HEADS: dict[str, Any] = {"nhead_q": 4, "nhead_k": 2, "hdim": 128}
@@ -73,33 +71,6 @@ def test_attention_over_pages(library: Built) -> None:
     assert np.allclose(run.results["o"], expected.o, rtol=2e-3, atol=2e-3)
     with pytest.raises(ProblemError, match="no pages"):
         Runner(library, ARCH).forward(PREFILL.with_layout(page_block_size=0), *given)
-
-
-def test_kernel_grid_and_arguments(library: Built) -> None:
-    """Prevents: a kernel launched with a wrong grid, or with other sizes than the problem's."""
-    rotated = replace(
-        APPEND, seqlen_q=(200, 200), rope_type="half", rotary_dim=96, **asdict(BOTTOM_RIGHT)
-    )
-    case = called(library, ARCH, [rotated, APPEND.with_layout(page_block_size=128), PREFILL])
-    (append,), (paged,), (prefill,) = (call.launches for call in case.calls)
-    assert (append.grid, paged.grid) == ((4, 4, 2), (1, 4, 2))
-    assert struct.unpack_from("<7i", bytes.fromhex(append.arguments), 48) == (
-        200,
-        -1,
-        20,
-        128,
-        128,
-        4,
-        2,
-    )
-    assert struct.unpack_from("<i?", bytes.fromhex(append.arguments), 152) == (96, True)
-    assert [name for _, name, _ in append.addresses] == [
-        *("q_ptr", "k_ptr", "knew_ptr", "v_ptr", "vnew_ptr", "seqlen_k_ptr"),
-        *("rotary_cos_ptr", "rotary_sin_ptr"),
-    ]
-    assert "block_table_ptr" in {name for _, name, _ in paged.addresses}
-    assert "block_table_ptr" in {name for _, name, _ in prefill.addresses}
-    assert append.names[0].endswith("_vr_psskddv_half_gfx9")
 
 
 def test_libraries_launch_the_kernels_of_the_parsed_dispatch(library: Built) -> None:
