@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qola_lab.fmha import reference
 from qola_lab.fmha.__main__ import main
-from qola_lab.fmha.build import built_by
 from qola_lab.fmha.runner import Run, Runner
 from qola_lab.problems import AttentionProblem
 from qola_lab.verify.host import Built
-
-
-def program_libraries(variable: str = "QOLA_TEST_PROGRAM") -> dict[str, Built]:
-    """Return the libraries of a program that Bazel built, by module."""
-    return built_by(Path(os.environ[variable]).absolute())
 
 
 def arrays(problem: AttentionProblem, *names: str, seed: int = 5) -> list[Any]:

@@ -6,11 +6,12 @@ import os
 import subprocess
 from pathlib import Path
 
+PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()
+
 
 def test_unparsed_dispatch_is_compared_with_find_only() -> None:
     """Prevents: a sweep aborts because qola cannot parse the dispatch of one direction."""
-    program = Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()
-    command = [str(program), "--problems", "sweep", "--count", "60", "--arch", "gfx950"]
+    command = [str(PROGRAM), "--problems", "sweep", "--count", "60", "--arch", "gfx950"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     *reported, last = result.stdout.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ import pytest
 
 from qola_lab.fmha import reference
 from qola_lab.fmha.agreement import compared, sweep
+from qola_lab.fmha.build import built_by
 from qola_lab.fmha.runner import RunError, Runner
 from qola_lab.problems import ProblemError, make_problem
 from qola_lab.tests.emulated.libraries import built_library
-from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_dispatch
+from qola_lab.tests.emulated.runs import arrays, fault_text, run_dispatch
 from qola_lab.verify.host import Built
 
+SPLITKV = Path(os.environ["QOLA_TEST_SPLITKV"]).absolute()
 ARCH = "gfx950"
 FORWARD = make_problem(
     "fwd",
@@ -79,7 +82,7 @@ def test_a_backward_of_a_forward() -> None:
 
 def test_split_kv_decode() -> None:
     """Prevents: splits that are not combined, or split-KV problems that launch other kernels."""
-    (library,) = program_libraries("QOLA_TEST_SPLITKV").values()
+    (library,) = built_by(SPLITKV).values()
     problem = make_problem(
         *("fwd_splitkv", "fp16"),
         seqlen_q=[1, 3],

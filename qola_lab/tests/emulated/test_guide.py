@@ -12,8 +12,8 @@ import pytest
 import qola
 from qola.manifest.load import load
 from qola_lab.fmha import build
-from qola_lab.tests.emulated.runs import program_libraries
 
+PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()
 #: The start of each line that the examples print.
 PRINTED = """\
 ('fmha_fwd_d32_fp16_batch_b128x64x16x32x32x32_
@@ -37,7 +37,7 @@ def test_code_of_the_guide_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: a guide with code that does not run, or with comments that show other values."""
-    built, tree = program_libraries(), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
+    built, tree = build.built_by(PROGRAM), Path(os.environ["QOLA_TEST_AITER_TREE"]).resolve()
     monkeypatch.setattr(build, "build_libraries", lambda _manifest: built)
     monkeypatch.setattr(qola, "checkout_aiter", lambda: str(tree if tree.is_dir() else tree.parent))
     text = Path(os.environ["QOLA_TEST_PAGE"]).read_text("utf-8")

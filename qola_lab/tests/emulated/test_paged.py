@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,14 @@ import pytest
 
 from qola_lab.fmha import reference
 from qola_lab.fmha.agreement import compared, sweep
+from qola_lab.fmha.build import built_by
 from qola_lab.fmha.runner import Runner
 from qola_lab.problems import AttentionProblem, ProblemError, make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
-from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_append
+from qola_lab.tests.emulated.runs import arrays, fault_text, run_append
 from qola_lab.verify.host import Built
 
+PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()
 ARCH = "gfx950"
 HEADS: dict[str, Any] = {"nhead_q": 4, "nhead_k": 2, "hdim": 128}
 APPEND = make_problem(
@@ -29,7 +33,7 @@ PREFILL = make_problem(
 
 @pytest.fixture(scope="module")
 def library() -> Built:
-    (built,) = program_libraries().values()
+    (built,) = built_by(PROGRAM).values()
     return built
 
 

@@ -12,21 +12,22 @@ import numpy as np
 import pytest
 
 from qola_lab import fmha
-from qola_lab.fmha.build import BuiltKernel
+from qola_lab.fmha.build import BuiltKernel, built_by
 from qola_lab.fmha.registry import Entry, Registry
 from qola_lab.fmha.runner import Runner
 from qola_lab.problems import make_problem
 from qola_lab.reference.masks import BOTTOM_RIGHT
-from qola_lab.tests.emulated.runs import arrays, fault_text, program_libraries, run_append
+from qola_lab.tests.emulated.runs import arrays, fault_text, run_append
 from qola_lab.verify.host import Built
 
+PROGRAM = Path(os.environ["QOLA_TEST_PROGRAM"]).absolute()
 ARCH = "gfx950"
 
 
 def find_own_kernel(family: str) -> tuple[Built, Entry]:
     """Return the library with the user-defined kernel of a family, and the kernel's entry."""
     module = "libmha_bwd" if family.startswith("bwd") else "libmha_fwd"
-    built = program_libraries()[module]
+    built = built_by(PROGRAM)[module]
     # The kernel with dropout is one of CK's (gfxemu/tests).
     other_fields = {"dropout": False} if family.startswith("bwd") else {}
     (entry,) = Registry.of(module, built.repository).where(family=family, **other_fields)
