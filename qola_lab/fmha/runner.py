@@ -25,7 +25,7 @@ from qola_lab.verify.expected import (
 )
 from qola_lab.verify.host import Built
 from qola_lab.verify.replay import TILE, Emulator, contents
-from qola_lab.verify.run import called
+from qola_lab.verify.run import record_calls
 from qola_lab.verify.tensors import Tensors, arithmetic, buffers
 
 Array = NDArray[Any]
@@ -195,7 +195,7 @@ class Runner:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             wanted = expected(problem, given, arithmetic(problem, self._arch, TILE), left)
         # The library's host code runs in a process of its own.
-        case = called(self._built, self._arch, [problem])
+        case = record_calls(self._built, self._arch, [problem])
         (call,) = case.calls
         if call.error:
             raise RunError(Finding(str(problem), call.error, "a problem that the library serves"))

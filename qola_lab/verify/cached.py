@@ -22,7 +22,7 @@ from qola_lab.verify.command import (
 )
 from qola_lab.verify.outcome import Outcome, share_trials
 from qola_lab.verify.replay import outcomes
-from qola_lab.verify.run import record_settled
+from qola_lab.verify.run import record_settled, sample_kernels
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,8 +59,9 @@ def _record(args: argparse.Namespace) -> int:
     files = {name: Path(file) for name, file in args.case}
     found: dict[Path, list[Case]] = {file: [] for file in [*files.values(), args.others]}
     for built in built_libraries(args):
-        for one in record_settled(built, verify_requests(args, built)):
-            found[files.get(one.kernel, args.others)].append(one)
+        for request in verify_requests(args, built):
+            for case in record_settled(built, request, sample_kernels(built, request)):
+                found[files.get(case.kernel, args.others)].append(case)
     for file, cases in found.items():
         write_json(file, cases)
     return 0

@@ -266,26 +266,26 @@ def verify(
         store: keeps each outcome as soon as it is known. Kernels with an outcome of the same code
             and problems are not tried again.
     """
-    found = {one.kernel: one for one in _verify_drawn(built, request, store)}
+    found = {one.kernel: one for one in _verify_samples(built, request, store)}
     further = request.further([*found.values()])
     while further is not None:
-        for one in _verify_drawn(built, further, store):
+        for one in _verify_samples(built, further, store):
             found[one.kernel] = found[one.kernel].extended(one)
         further = further.further([one for one in found.values() if further.takes(one.kernel)])
     return sorted(share_trials(found.values()), key=lambda outcome: outcome.kernel)
 
 
-def _verify_drawn(
+def _verify_samples(
     built: Built, request: VerifyRequest, store: VerdictStore | None
 ) -> list[Outcome]:
     """Return an outcome for each requested kernel and the problems of the request."""
-    drawn = _all_drawn(built, request)
+    samples = sample_kernels(built, request)
     if store is None:
         options = Options(limit=request.max_instructions)
-        return list(outcomes(_recorded(built, request, drawn), request.processes, options))
+        return list(outcomes(_record_cases(built, request, samples), request.processes, options))
     found: list[Outcome] = []
-    for first in range(0, len(drawn), _AT_ONCE):
-        cases = _settled(built, request, drawn[first : first + _AT_ONCE])
+    for first in range(0, len(samples), _AT_ONCE):
+        cases = record_settled(built, request, samples[first : first + _AT_ONCE])
         found += _verify_stored(cases, request, store)
     return found
 
@@ -311,52 +311,49 @@ def _verify_stored(
     return found
 
 
-def called(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
+def record_calls(built: Built, arch: str, problems: Sequence[AttentionProblem]) -> Case:
     """Record the launches of a library for problems."""
     samples = KernelSamples(built.module, tuple(map(Sample, problems)))
-    (case,) = _recorded(built, VerifyRequest(arch), [samples])
+    (case,) = _record_cases(built, VerifyRequest(arch), [samples])
     return case
 
 
-def record_settled(built: Built, requests: Sequence[VerifyRequest]) -> list[Case]:
-    """Record launches for several archs, without argument bytes that differ in each process.
+def record_settled(
+    built: Built, request: VerifyRequest, samples: Sequence[KernelSamples]
+) -> list[Case]:
+    """Record the launches for samples, without argument bytes that differ in each process.
 
     Kernels get structures of host code whose padding is uninitialised stack memory. These bytes
     differ between recordings of several new processes, which have other addresses.
     """
-    return [
-        case
-        for request in requests
-        for case in _settled(built, request, _all_drawn(built, request))
-    ]
-
-
-def _settled(built: Built, request: VerifyRequest, drawn: Sequence[KernelSamples]) -> list[Case]:
     spawn = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         # A pool has one process, so that each call is one of another process.
         pools = [stack.enter_context(ProcessPoolExecutor(1, spawn)) for _ in range(_MORE_CALLS)]
-        again = [pool.submit(_recorded, built, request, drawn) for pool in pools]
-        cases = _recorded(built, request, drawn)
+        again = [pool.submit(_record_cases, built, request, samples) for pool in pools]
+        cases = _record_cases(built, request, samples)
         for one in again:
             cases = list(map(settle, cases, one.result()))
         return cases
 
 
-def _all_drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
-    return [*_drawn(built, request), *_drawn_assembly(built, request)]
+def sample_kernels(built: Built, request: VerifyRequest) -> list[KernelSamples]:
+    """Return the requested kernels, with problems or the reason why there are none."""
+    return [*_sample_by_dispatch(built, request), *_sample_assembly(built, request)]
 
 
-def _recorded(built: Built, request: VerifyRequest, drawn: Sequence[KernelSamples]) -> list[Case]:
+def _record_cases(
+    built: Built, request: VerifyRequest, samples: Sequence[KernelSamples]
+) -> list[Case]:
     found: list[Case] = []
-    for cu_count in sorted({one.cu_count for one in drawn}):
-        own = [one for one in drawn if one.cu_count == cu_count]
+    for cu_count in sorted({one.cu_count for one in samples}):
+        own = [one for one in samples if one.cu_count == cu_count]
         found += on_device(built, Device(request.arch, cu_count), _record, own)
     return sorted(found, key=lambda case: case.kernel)
 
 
-def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
-    """Return the requested kernels, with problems or the reason why there are none."""
+def _sample_by_dispatch(built: Built, request: VerifyRequest) -> list[KernelSamples]:
+    """Return the kernels that dispatches launch; where one is not understood, call the library."""
     found: list[KernelSamples] = []
     for direction in dict.fromkeys(kernel.direction for kernel in built.kernels):
         kernels = [k for k in built.of_direction(direction) if request.arch in k.archs]
@@ -373,18 +370,18 @@ def _drawn(built: Built, request: VerifyRequest) -> list[KernelSamples]:
         except NotUnderstoodError as error:
             why = f"the dispatch is not understood: {error}"
             proposals = {kernel.name: proposals_of(kernel, kernels) for kernel in asked}
-            by_calls = _searched(built, request, proposals, CALLS)
+            by_calls = _search_library(built, request, proposals, CALLS)
             unfound = {one.kernel: proposals[one.kernel] for one in by_calls if not one.samples}
             found += [one for one in by_calls if one.samples]
             found += [
                 one if one.samples else replace(one, missing=f"{one.missing}; {why}")
-                for one in _searched(built, request, unfound, CALLS, _DIVIDED)
+                for one in _search_library(built, request, unfound, CALLS, _DIVIDED)
             ]
     return found
 
 
-def _drawn_assembly(built: Built, request: VerifyRequest) -> list[KernelSamples]:
-    """Return assembly kernels and their helper kernels, with problems or the reason for none."""
+def _sample_assembly(built: Built, request: VerifyRequest) -> list[KernelSamples]:
+    """Return assembly kernels and their helper kernels, found by calling the library."""
     keys = [code.key for code in built.planned.code_objects if code.arch == request.arch]
     hints = {key: [hints_of_code_object(key)] for key in keys if request.takes(key)}
     for kernel in built.kernels:
@@ -397,11 +394,11 @@ def _drawn_assembly(built: Built, request: VerifyRequest) -> list[KernelSamples]
         by_device.setdefault(own[0].cu_count if own else 0, {})[name] = proposals
     found: list[KernelSamples] = []
     for cu_count, kernels in sorted(by_device.items()):
-        found += _searched(built, request, kernels, ASSEMBLY_CALLS, cu_count)
+        found += _search_library(built, request, kernels, ASSEMBLY_CALLS, cu_count)
     return found
 
 
-def _searched(
+def _search_library(
     built: Built,
     request: VerifyRequest,
     proposals: Mapping[str, Sequence[Proposal]],
@@ -422,9 +419,9 @@ def _search(
     return [replace(one, cu_count=host.cu_count) for one in found]
 
 
-def _record(host: Host, drawn: Sequence[KernelSamples]) -> list[Case]:
+def _record(host: Host, samples: Sequence[KernelSamples]) -> list[Case]:
     found = []
-    for one in drawn:
+    for one in samples:
         calls = [host.call(sample) for sample in one.samples]
         calls = [replace(c, launches=tuple(map(host.isolate, c.launches))) for c in calls]
         launches = [launch for call in calls for launch in call.launches]

@@ -33,7 +33,7 @@ from qola_lab.verify.host import Built
 from qola_lab.verify.outcome import Outcome, Trial, key_of, lines, to_json
 from qola_lab.verify.replay import EmulatedRun, Emulator, contents, outcomes
 from qola_lab.verify.repository import Dispatch
-from qola_lab.verify.run import KernelSamples, VerifyRequest, called, draw, verify
+from qola_lab.verify.run import KernelSamples, VerifyRequest, draw, record_calls, verify
 from qola_lab.verify.store import VerdictStore
 from qola_lab.verify.tensors import entry_values, tensors
 from tests.library.offload import code_objects, replace_code
@@ -179,7 +179,7 @@ def record_problem(direction: str, arch: str = ARCH, hdim: int = 32) -> Case:
     sizes = {"hdim": hdim, "seqlen_q": 130, "seqlen_k": 150, "nhead_q": 2, "nhead_k": 1}
     manifest, dtype = ("OTHER_ARCHS", "bf16") if arch == "gfx1201" else ("CI", "fp16")
     problem = make_problem(direction, dtype, return_lse=direction == "fwd", **sizes)
-    return called(built_library(f"libmha_{direction}", manifest), arch, [problem])
+    return record_calls(built_library(f"libmha_{direction}", manifest), arch, [problem])
 
 
 def run_problem(direction: str, arch: str, options: Options | None = None) -> EmulatedRun:

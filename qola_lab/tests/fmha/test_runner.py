@@ -49,8 +49,8 @@ def test_arrays_are_rounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "rounded", counting_rounded)
     backward = replace(FORWARD, direction="bwd")
     q, k, v = arrays(backward)
-    stopped = RunError(Finding("library", "not called", "a call"))
-    monkeypatch.setattr(runner, "called", Mock(side_effect=stopped))
-    with pytest.raises(RunError, match="not called"):
+    stopped = RunError(Finding("library", "not record_calls", "a call"))
+    monkeypatch.setattr(runner, "record_calls", Mock(side_effect=stopped))
+    with pytest.raises(RunError, match="not record_calls"):
         make_runner().backward(backward, q, k, v, np.ones(backward.shapes()["o"]))
     assert counting_rounded.call_count == len("qkvd")
