@@ -60,8 +60,9 @@ def _value(value: Any, indent: int) -> str:
     return "\n".join(["{", *lines, f"{blank}}}"])
 
 
-def _file(source: str, symbols: Iterable[str], calls: Iterable[str]) -> str:
-    loads = ", ".join(string(symbol) for symbol in sorted(set(symbols)))
+def _file(source: str, calls: Sequence[str]) -> str:
+    symbols = {"header_set", *(text.partition("(")[0] for text in calls)}
+    loads = ", ".join(string(symbol) for symbol in sorted(symbols))
     header = (
         f"# Written by qola {__version__} from {visible(source)}.\n"
         "# Make it again: bazel fetch --force; do not edit."
@@ -112,11 +113,8 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
     for torch in plan.torch_modules:
         calls += _torch_module(plan, torch, aiter)
     calls += map(_triton_kernel, plan.triton)
-    symbols = ["bundle_files", "header_set"]
-    symbols += ["kernel_unit"] if plan.kernels else []
     if plan.triton:
         calls.append(_triton_library(plan))
-        symbols += ["qola_triton_kernel", "qola_triton_library"]
     libraries = sorted(module.name for module in plan.modules)
     if libraries or plan.triton:
         calls.append(
@@ -128,31 +126,11 @@ def manifest_build_file(plan: Plan, *, source: str, aiter: str) -> str:
                 version=__version__,
             )
         )
-        symbols += ["manifest_targets"]
-        symbols += ["module_library", "public_headers"] if libraries else []
-    symbols += ["python_module"] if plan.python_modules else []
-    symbols += ["torch_module"] if plan.torch_modules else []
     if plan.manifest.get("mode") == AITER:
-        names = [module.name for module in plan.python_modules if not module.call]
-        names += [module.name for module in plan.torch_modules]
-        functions = sorted(f":{module.name}" for module in plan.functions)
-        if functions:
-            calls.append(_function_libraries(functions))
-            symbols += ["function_libraries"]
-        calls.append(
-            _call(
-                "aiter_targets",
-                name=plan.name,
-                functions=f":{FUNCTIONS}" if functions else None,
-                modules=sorted(names),
-                version=__version__,
-            )
-        )
-        symbols += ["aiter_targets"]
+        calls += _aiter_targets(plan)
     elif plan.torch_modules:
         calls.append(_torch_wheel(plan))
-        symbols += ["qola_torch_wheel"]
-    return _file(source, symbols, calls)
+    return _file(source, calls)
 
 
 def _module(plan: Plan, module: PlannedModule, aiter: str) -> list[str]:
@@ -286,14 +264,25 @@ def _module_attributes(
     }
 
 
-def _function_libraries(functions: list[str]) -> str:
-    return _call(
+def _aiter_targets(plan: Plan) -> list[str]:
+    names = [module.name for module in plan.python_modules if not module.call]
+    names += [module.name for module in plan.torch_modules]
+    functions = sorted(f":{module.name}" for module in plan.functions)
+    libraries = _call(
         "function_libraries",
         name=FUNCTIONS,
         libraries=functions,
         tags=("manual",),
         visibility=("//visibility:public",),
     )
+    targets = _call(
+        "aiter_targets",
+        name=plan.name,
+        functions=f":{FUNCTIONS}" if functions else None,
+        modules=sorted(names),
+        version=__version__,
+    )
+    return [libraries, targets] if functions else [targets]
 
 
 def _torch_wheel(plan: Plan) -> str:

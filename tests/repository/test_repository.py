@@ -83,6 +83,14 @@ def read_files(folder: Path) -> dict[str, bytes]:
     }
 
 
+def run_main(folder: Path, tree: Path, text: str, *more: str) -> int:
+    """Plan a manifest m.toml in this process, into a directory; return the exit code."""
+    manifest = folder / "m.toml"
+    manifest.write_text(text, encoding="utf-8")
+    args = ["--name", "m", "--manifest", str(manifest), "--display", "m.toml", "--aiter", str(tree)]
+    return repository.main([*args, "--aiter-repository", "aiter", "--output", str(folder), *more])
+
+
 @pytest.fixture(scope="module")
 def small(aiter_tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_rule(tmp_path_factory.mktemp("first"), aiter_tree, SMALL, seed="1")
@@ -163,12 +171,8 @@ def test_invalid_manifest_exit_code(
     aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: a repository rule that continues after an error, or hides the error."""
-    manifest = tmp_path / "bad.toml"
-    manifest.write_text(SMALL.replace('"bf16"', '"bf17"'))
-    args = ["--name", "bad", "--manifest", str(manifest), "--display", "bad.toml"]
-    args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
-    assert repository.main(args) == 2
-    assert "bad.toml:20 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
+    assert run_main(tmp_path, aiter_tree, SMALL.replace('"bf16"', '"bf17"')) == 2
+    assert "m.toml:20 [[mha_fwd_variants]].dtype" in capsys.readouterr().err
     assert not (tmp_path / "plan.json").exists()
 
 
@@ -176,16 +180,11 @@ def test_warnings_are_summarized(
     aiter_tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Prevents: warnings that only plan.json contains, or pages of warnings in each build."""
-    manifest = tmp_path / "w.toml"
     name = 'name = "libmha_fwd"'
-    manifest.write_text(
-        FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu", "gone.cu"]\nhsa_subdirs = []')
-    )
-    args = ["--name", "w", "--manifest", str(manifest), "--display", "w.toml"]
-    args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--output", str(tmp_path)]
-    assert repository.main(args) == 0
+    text = FWD.replace(name, f'{name}\ndrop_srcs = ["gone.cu", "gone.cu"]\nhsa_subdirs = []')
+    assert run_main(tmp_path, aiter_tree, text) == 0
     error = capsys.readouterr().err
-    assert error == "qola: w.toml is planned with 1 warning, which `qola plan` shows\n"
+    assert error == "qola: m.toml is planned with 1 warning, which `qola plan` shows\n"
     assert len(json.loads((tmp_path / "plan.json").read_text())["warnings"]) == 1
 
 
@@ -196,11 +195,7 @@ def test_watched_variables(
 ) -> None:
     """Prevents: a new plan for a change of an ignored GPU_ARCHS, or no new plan for a used one."""
     text = FWD if has_archs else FWD.replace('architectures = ["gfx942", "gfx950"]\n', "")
-    manifest = tmp_path / "small.toml"
-    manifest.write_text(text, encoding="utf-8")
-    args = ["--name", "small", "--manifest", str(manifest), "--display", "small.toml"]
-    args += ["--aiter", str(aiter_tree), "--aiter-repository", "aiter", "--gpu-archs", "gfx942"]
-    assert repository.main([*args, "--output", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out/variables.txt").read_text(encoding="utf-8") == expected
-    plan = json.loads((tmp_path / "out/plan.json").read_text(encoding="utf-8"))
+    assert run_main(tmp_path, aiter_tree, text, "--gpu-archs=gfx942") == 0
+    assert (tmp_path / "variables.txt").read_text(encoding="utf-8") == expected
+    plan = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     assert plan["archs"] == (["gfx942", "gfx950"] if has_archs else ["gfx942"])
