@@ -23,7 +23,6 @@ from qola.manifest.constants import (
     NATIVE,
 )
 from qola.manifest.fields import Kind, TableSpec, flags
-from qola.manifest.further_names import unserved
 from qola.manifest.types import (
     BwdVariant,
     FunctionSpec,
@@ -34,6 +33,7 @@ from qola.manifest.types import (
     TritonSpec,
     place_of,
     triton_name,
+    unserved,
 )
 from qola.manifest.values import check_value, either, expectation, namespace_fault, quote
 from qola_base.errors import Finding, ManifestError, Severity, visible
@@ -107,7 +107,7 @@ def build_manifest(document: Values, lines: toml.Lines, file: str, text: str = "
     (qola,), (build,), (prebuilt,), (order,) = (
         tables[t] for t in (fields.QOLA, fields.BUILD, fields.PREBUILT, fields.ORDER)
     )
-    # Forward variants become torch modules of their own (qola.plan.torch_variants).
+    # Forward variants become torch modules of their own (qola.plan.resolve).
     mode = build.get("mode", "pybind")
     expanded = bool(tables[fields.FWD_VARIANTS]) and mode == "pybind"
     _check_names(reader, qola.get("namespace", ""), build.get("architectures", ()))
@@ -571,16 +571,6 @@ def _triton(index: int, table: Values) -> TritonSpec:
         "CAUSAL": tuple(str(CAUSAL_MASKS.index(mask)) for mask in table.get("causal", ())),
     }
     choices = {**dict(table.get("choices", ())), **{k: v for k, v in short.items() if v}}
-    return TritonSpec(
-        kernels=table["kernels"],
-        file=table.get("file", ""),
-        deps=table.get("deps", ()),
-        remote=table.get("remote", ""),
-        commit=table.get("commit", ""),
-        signature=table.get("signature", ()),
-        name=table.get("name", ""),
-        archs=_sorted(table, "archs"),
-        choices=tuple(sorted(choices.items())),
-        timeout=table.get("timeout", 0),
-        index=index,
-    )
+    own = {key: value for key, value in table.items() if key not in _CHOICE_OF}
+    own |= {"archs": _sorted(table, "archs"), "choices": tuple(sorted(choices.items()))}
+    return TritonSpec(**own, index=index)

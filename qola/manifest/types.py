@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -140,6 +140,37 @@ class BwdVariant(_Variant):
     deterministic: tuple[bool, ...]
 
 
+_NAMED_DTYPES = ("fp16", "bf16", "fp8bf16", "fp8", "fp32")
+_NAMED_BIASES = {"nbias": "no", "bias": "bias", "alibi": "alibi"}
+_NAMED_FLAGS = ("mask", "lse", "dropout", "skip", "sink", "dbias", "deterministic")
+
+
+def _words(name: str) -> Iterator[tuple[str, str | bool]]:
+    """Yield each field that a name of AITER's states, with its value."""
+    for word in name.split("_"):
+        if word in _NAMED_DTYPES:
+            yield "dtype", word
+        elif word in _NAMED_BIASES:
+            yield "bias", _NAMED_BIASES[word]
+        elif word.removeprefix("n") in _NAMED_FLAGS:
+            yield word.removeprefix("n"), not word.startswith("n")
+
+
+def unserved(name: str, variants: Sequence[FwdVariant | BwdVariant]) -> str:
+    """Return the fields of a name for which no variant selects kernels, "" if one selects all."""
+    least: list[str] = []
+    for variant in variants:
+        lacking = [
+            f"{field} = {str(value).lower() if isinstance(value, bool) else value}"
+            for field, value in _words(name)
+            if (values := getattr(variant, field, None)) is not None and value not in values
+        ]
+        if not lacking:
+            return ""
+        least = lacking if not least or len(lacking) < len(least) else least
+    return ", ".join(least)
+
+
 @dataclass(frozen=True)
 class TritonSpec:
     """One ``[[triton]]`` table.
@@ -152,16 +183,16 @@ class TritonSpec:
     """
 
     kernels: tuple[str, ...]
-    file: str
-    deps: tuple[str, ...]
-    remote: str
-    commit: str
-    signature: tuple[tuple[str, str], ...]
-    name: str
-    archs: tuple[str, ...]
-    choices: tuple[tuple[str, tuple[str, ...]], ...]
-    timeout: int
-    index: int
+    file: str = ""
+    deps: tuple[str, ...] = ()
+    remote: str = ""
+    commit: str = ""
+    signature: tuple[tuple[str, str], ...] = ()
+    name: str = ""
+    archs: tuple[str, ...] = ()
+    choices: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    timeout: int = 0
+    index: int = 0
 
     def to_json(self) -> JsonObject:
         """Return the canonical form.

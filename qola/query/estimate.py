@@ -208,16 +208,13 @@ def estimate(plan: Plan, costs: Costs, cores: int) -> Estimate:
     rows: dict[tuple[str, str, str], Row] = {}
     longest = 0.0
     for one in _compiles(plan, costs):
-        row = rows.get((one.module, one.direction, one.role))
-        rows[one.module, one.direction, one.role] = (
-            one
-            if row is None
-            else replace(
-                row,
-                kernels=row.kernels + one.kernels,
-                compiles=row.compiles + one.compiles,
-                cost=row.cost + one.cost,
-            )
+        key = one.module, one.direction, one.role
+        row = rows.get(key, replace(one, kernels=0, compiles=0, cost=Cost(0, 0, 0)))
+        rows[key] = replace(
+            row,
+            kernels=row.kernels + one.kernels,
+            compiles=row.compiles + one.compiles,
+            cost=row.cost + one.cost,
         )
         longest = max(longest, one.cost.cpu_seconds)
     return Estimate(

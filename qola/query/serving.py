@@ -11,7 +11,6 @@ from qola.aiter.tree import AiterTree
 from qola.common.version import docs_url
 from qola.manifest.constants import AITER
 from qola.manifest.fields import BWD_VARIANTS, FILTERED, FWD_VARIANTS
-from qola.manifest.further_names import unserved
 from qola.manifest.load import loads
 from qola.manifest.toml import (
     TomlTable,
@@ -21,6 +20,7 @@ from qola.manifest.toml import (
     toml_line,
     toml_prose,
 )
+from qola.manifest.types import unserved
 from qola.plan.modules import ModuleReport, filtered_kernels
 from qola_base.json_types import reader
 
@@ -245,13 +245,12 @@ def serving_manifest(
     )
     if needs:
         lines += ["#", *map(toml_comment, needs.lines)]
-    lines += ["", "[qola]", *([toml_line("aiter_commit", aiter_id)] if aiter_id else [])]
-    lines += ["", "[build]", toml_line("architectures", tuple(archs)), toml_line("mode", AITER)]
+    tables = serving_tables(entries, archs, aiter_id=aiter_id, names=names, needs=needs)
+    lines += ["", *toml_document({name: tables[name] for name in ("qola", "build")}).splitlines()]
     for entry in entries:
         callers = calls.modules[entry.report.name] if calls else ()
         lines += ["", *_module(entry, names.get(entry.report.name, ()), callers)]
     lines += ["", *toml_prose(_FUNCTIONS), *_FUNCTION_EXAMPLE.splitlines()]
-    tables = serving_tables(entries, archs, aiter_id=aiter_id, names=names, needs=needs)
     if needs and (used := [name for name in needs.variants if name in tables]):
         lines += ["", needs.text_of(used).rstrip()]
     return "\n".join(lines) + "\n"

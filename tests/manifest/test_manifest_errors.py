@@ -37,9 +37,16 @@ def check(finding: Finding, place: str, found: str, expected: str, fix: str) -> 
     assert bool(fix) is bool(finding.fix)
 
 
+AITER = '[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n'
+MHA = AITER.replace("module_norm", "module_mha_fwd")
+NAME = "mha_fwd_{}_nbias_nmask_nlse_ndropout"
+FUNCTION = '[[functions]]\nname = "pa"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "place", "found", "expected", "fix"),
     [
+        # Tables.
         ("", "1", "no [[modules]] table", "at least one library", "[[modules]]\nname ="),
         ("modules = []", "1 [[modules]]", "no module", "at least one [[modules]]", ""),
         ('[modules]\nname = "a"', "1 [[modules]]", "[modules], one table", "", "write [[modules]]"),
@@ -56,59 +63,36 @@ def check(finding: Finding, place: str, found: str, expected: str, fix: str) -> 
         ),
         (f"namespace = 1\n{MODULES}", "1 namespace", "outside of any", "[qola]", "under [qola]"),
         (f"zzz = 1\n{MODULES}", "1 zzz", "zzz outside of any table", "[qola]", ""),
-    ],
-)
-def test_invalid_tables_are_errors(
-    text: str, place: str, found: str, expected: str, fix: str
-) -> None:
-    """Prevents: an invalid table accepted, or reported at a wrong place or without a fix."""
-    check(load_error(text), place, found, expected, fix)
-
-
-AITER = '[build]\nmode = "aiter"\n[[modules]]\nname = "module_norm"\n'
-
-
-@pytest.mark.parametrize(
-    ("more", "place", "found", "expected", "fix"),
-    [
-        ('mode = "pybind"', "5 [[modules]].mode", 'mode "pybind" of', "without", "remove this"),
+        # Mode aiter: libraries that AITER's Python does not load, or would not find.
         (
-            '[qola]\nnamespace = "te"',
+            f'{AITER}mode = "pybind"',
+            "5 [[modules]].mode",
+            'mode "pybind" of',
+            "without",
+            "remove this",
+        ),
+        (
+            f'{AITER}[qola]\nnamespace = "te"',
             "6 [qola].namespace",
             'namespace "te" in mode aiter',
             "no namespace",
             "remove namespace",
         ),
         (
-            '[[modules]]\nname = "libmha_fwd"',
+            f'{AITER}[[modules]]\nname = "libmha_fwd"',
             "6 [[modules]].name",
             "libmha_fwd in mode aiter",
             "modules that Python imports",
             'mode = "cpp_itfs"',
         ),
         (
-            '[[triton]]\nkernels = ["attention_forward"]',
+            f'{AITER}[[triton]]\nkernels = ["attention_forward"]',
             "5 [[triton]]",
             "[[triton]] in mode aiter",
             "modules of AITER only",
             "remove [[triton]]",
         ),
-    ],
-)
-def test_unusable_keys_in_mode_aiter_are_errors(
-    more: str, place: str, found: str, expected: str, fix: str
-) -> None:
-    """Prevents: a build in mode aiter with libraries that AITER's Python does not load."""
-    check(load_error(f"{AITER}{more}\n"), place, found, expected, fix)
-
-
-MHA = AITER.replace("module_norm", "module_mha_fwd")
-NAME = "mha_fwd_{}_nbias_nmask_nlse_ndropout"
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "found", "expected", "fix"),
-    [
+        # Names by which AITER would find a module without the kernels of that name.
         (
             f'{AITER}names = ["module_norm"]',
             "5 [[modules]].names",
@@ -131,29 +115,7 @@ NAME = "mha_fwd_{}_nbias_nmask_nlse_ndropout"
             "names whose kernels the module has",
             "add the value to [[mha_fwd_variants]] in line 6",
         ),
-    ],
-)
-def test_invalid_names_of_modules_are_errors(
-    text: str, place: str, found: str, expected: str, fix: str
-) -> None:
-    """Prevents: a name by which AITER finds a module without the kernels of that name."""
-    check(load_error(text), place, found, expected, fix)
-
-
-def test_names_match_any_variant() -> None:
-    """Prevents: a name refused although one of several variants selects its kernels."""
-    names = f'names = ["{NAME.format("fp16")}", "{NAME.format("bf16")}", "other"]\n'
-    tables = '[[mha_fwd_variants]]\ndtype = "fp16"\n[[mha_fwd_variants]]\ndtype = "bf16"\n'
-    (module,) = loads(f"{MHA}{names}{tables}", file="m.toml").modules
-    assert len(module.names) == 3
-
-
-FUNCTION = '[[functions]]\nname = "pa"\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "place", "found", "expected", "fix"),
-    [
+        # Functions that AITER's Python does not find, or thousands by mistake.
         (FUNCTION, "1 [[functions]]", "second JIT", 'mode = "aiter"', "set that mode"),
         (f"{AITER}{FUNCTION}d = 1", "7 [[functions]].d", '"d"', "name or arg", "arguments.d"),
         (f"{AITER}[[functions]]", "5 [[functions]]", "no name", "letters", 'name = "..."'),
@@ -173,13 +135,20 @@ FUNCTION = '[[functions]]\nname = "pa"\n'
             "several [[functions]] tables",
         ),
     ],
-    ids=("mode", "key", "name", "type", "combinations"),
 )
-def test_invalid_functions_are_errors(
+def test_invalid_tables_are_errors(
     text: str, place: str, found: str, expected: str, fix: str
 ) -> None:
-    """Prevents: functions that AITER's Python does not find, or thousands by mistake."""
+    """Prevents: an invalid table accepted, or reported at a wrong place or without a fix."""
     check(load_error(text), place, found, expected, fix)
+
+
+def test_names_match_any_variant() -> None:
+    """Prevents: a name refused although one of several variants selects its kernels."""
+    names = f'names = ["{NAME.format("fp16")}", "{NAME.format("bf16")}", "other"]\n'
+    tables = '[[mha_fwd_variants]]\ndtype = "fp16"\n[[mha_fwd_variants]]\ndtype = "bf16"\n'
+    (module,) = loads(f"{MHA}{names}{tables}", file="m.toml").modules
+    assert len(module.names) == 3
 
 
 def test_manifest_with_only_functions() -> None:

@@ -67,25 +67,21 @@ def test_statements_inside_values(value: str) -> None:
     assert all(path[0] in document for path in lines.by_path)
 
 
-def test_inline_tables_and_dotted_keys() -> None:
-    """Prevents: a key of an inline table reported at line 1."""
-    _, lines = parse_toml("\n\nqola = { namespace = 'te' }\nbuild.mode = 'x'\n")
-    assert lines.of(("qola", "namespace")) == 3
-    assert lines.of(("build", "mode")) == 4
-
-
-def test_windows_line_ends() -> None:
-    """Prevents: manifests with Windows line ends refused, or their lines counted twice."""
-    _, lines = parse_toml("[qola]\r\nnamespace = 'te'\r\n")
-    assert lines.of(("qola", "namespace")) == 2
-
-
-def test_missing_key_has_the_line_of_its_table() -> None:
-    """Prevents: "missing key" findings at line 1 of a long file."""
-    _, lines = parse_toml("a = 1\n[[modules]]\nmode = 'x'\n")
-    assert lines.of(("modules", 0, "name")) == 2
-    assert lines.of(("modules",)) == 2
-    assert lines.of(("build",)) == 1
+@pytest.mark.parametrize(
+    ("text", "path", "line"),
+    [
+        ("\n\nqola = { namespace = 'te' }\n", ("qola", "namespace"), 3),
+        ("\n\n\nbuild.mode = 'x'\n", ("build", "mode"), 4),
+        ("[qola]\r\nnamespace = 'te'\r\n", ("qola", "namespace"), 2),
+        ("a = 1\n[[modules]]\nmode = 'x'\n", ("modules", 0, "name"), 2),
+        ("a = 1\n[[modules]]\nmode = 'x'\n", ("modules",), 2),
+        ("a = 1\n[[modules]]\nmode = 'x'\n", ("build",), 1),
+    ],
+)
+def test_line_of_a_key(text: str, path: tuple[str | int, ...], line: int) -> None:
+    """Prevents: a present or missing key reported at line 1, or lines counted twice."""
+    _, lines = parse_toml(text)
+    assert lines.of(path) == line
 
 
 @pytest.mark.parametrize(
