@@ -11,7 +11,7 @@ from qola.checkout.source import AiterSource, choose_for
 from qola.common.layout import FUNCTIONS, TRITON
 from qola.manifest.archs import choose_archs, choose_modules, native_archs
 from qola.manifest.load import Manifest, ModuleSpec, load
-from qola.plan import torch_variants
+from qola.plan.resolve import all_modules
 from qola.plan.spec import BuildRequest, BuildSpec, Forms
 
 
@@ -62,7 +62,7 @@ def resolve_build(request: BuildRequest, environ: Mapping[str, str]) -> Resolved
     modules = (
         choose_modules(manifest, request.groups)
         if request.groups
-        else torch_variants.all_modules(manifest, spec.mode)
+        else all_modules(manifest, spec.mode)
     )
     # Groups have modules only.
     triton = bool(manifest.triton) and not request.groups

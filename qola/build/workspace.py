@@ -18,7 +18,7 @@ from qola.common import starlark
 from qola.common.layout import FUNCTIONS, TRITON
 from qola.common.ruleset import ruleset_root
 from qola.common.version import __version__
-from qola.plan import torch_variants
+from qola.plan.resolve import all_modules
 from qola.plan.spec import Forms
 from qola.plan.triton_kernels import triton_files
 from qola_base.cache import cache_directory, locked, refuse_foreign
@@ -77,7 +77,7 @@ class Workspace:
     def modules(self) -> tuple[str, ...]:
         """Modules with a target: all, so that builds of different groups share a workspace."""
         chosen = self.chosen
-        every = torch_variants.all_modules(chosen.manifest, chosen.spec.mode)
+        every = all_modules(chosen.manifest, chosen.spec.mode)
         return tuple(module.name for module in every)
 
     @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from qola.aiter.includes import closure, includes
 from qola.aiter.missing_names import Includer, missing_headers
@@ -30,24 +29,8 @@ _FOLDER = "functions"
 """Directory of the sources in the manifest's repository."""
 
 
-@dataclass(frozen=True)
-class PlannedFunctions:
-    """The planned libraries.
-
-    Attributes:
-        inputs: digests of the files that name the libraries and make their sources, by path.
-    """
-
-    modules: tuple[PythonModule, ...]
-    inputs: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class _Requested:
-    """A combination of arguments of a table."""
-
-    spec: FunctionSpec
-    call: FunctionCall
+_Requested = tuple[FunctionSpec, FunctionCall]
+"""A combination of arguments of a table."""
 
 
 def check_functions(manifest: Manifest, tree: AiterTree) -> Iterator[Finding]:
@@ -111,8 +94,13 @@ def _converted(value: str | int | bool, type_name: str) -> str:
     return str(value) if str(value).isdigit() else "1"
 
 
-def plan_functions(resolved: ResolvedRequest, output: Folder) -> PlannedFunctions:
+def plan_functions(
+    resolved: ResolvedRequest, output: Folder
+) -> tuple[tuple[PythonModule, ...], dict[str, str]]:
     """Plan the libraries of the manifest's functions, and write their sources.
+
+    Returns:
+        The libraries, and digests of the files that name them and make their sources, by path.
 
     Raises:
         PlanError: AITER's Python does not make one from a template alone, or a header is missing.
@@ -122,46 +110,49 @@ def plan_functions(resolved: ResolvedRequest, output: Folder) -> PlannedFunction
     request = resolved.request
     manifest, tree = request.manifest, request.tree
     if not manifest.functions:
-        return PlannedFunctions((), {})
+        return (), {}
     known = template_functions(tree)
     requested = [
-        _Requested(spec, FunctionCall(known[spec.name], arguments))
+        (spec, FunctionCall(known[spec.name], arguments))
         for spec in manifest.functions
         for arguments in spec.combinations()
     ]
-    calls = [one.call for one in requested]
+    calls = [call for _, call in requested]
     rendered = render_functions(tree, calls, resolved.archs, request.rocm_version or ROCM)
-    pairs = list(zip(requested, rendered.functions, strict=True))
-    _check_rendered(manifest, pairs)
+    _check_rendered(manifest, requested, rendered.functions)
     folder = f"{tree.csrc_dir}/{JIT.partition('/')[0]}/"
-    return PlannedFunctions(
-        tuple(_plan(tree, one.call, of, rendered.inputs, output) for one, of in pairs),
-        {file: sha256_of(tree.root / file) for file in rendered.inputs if file.startswith(folder)},
+    own = [file for file in rendered.inputs if file.startswith(folder)]
+    libraries = tuple(
+        _plan(tree, call, function, rendered.inputs, output)
+        for call, function in zip(calls, rendered.functions, strict=True)
     )
+    return libraries, {file: sha256_of(tree.root / file) for file in own}
 
 
 def _check_rendered(
-    manifest: Manifest, pairs: Iterable[tuple[_Requested, RenderedFunction]]
+    manifest: Manifest, requested: Sequence[_Requested], functions: Sequence[RenderedFunction]
 ) -> None:
     findings: list[Finding] = []
     repeated: list[Finding] = []
-    first: dict[str, _Requested] = {}
-    for requested, rendered in pairs:
-        place = manifest.place("functions", requested.spec.index)
-        if rendered.error:
+    first: dict[str, FunctionSpec] = {}
+    for (spec, call), function in zip(requested, functions, strict=True):
+        place = manifest.place("functions", spec.index)
+        if function.error:
             findings.append(
                 Finding(
                     place,
-                    f"{requested.call.text}: {rendered.error}",
+                    f"{call.text}: {function.error}",
                     "a function whose library AITER makes from its template alone",
                     "remove it: AITER's JIT tries to make it when it is called",
                 )
             )
-        elif (other := first.setdefault(rendered.name, requested)) is not requested:
-            line = manifest.lines.of(("functions", other.spec.index))
-            found = f"{requested.call.text}, which line {line} requests already"
+        elif function.name in first:
+            line = manifest.lines.of(("functions", first[function.name].index))
+            found = f"{call.text}, which line {line} requests already"
             fix = "remove one of the two"
             repeated.append(Finding(place, found, "each library once", fix))
+        else:
+            first[function.name] = spec
     if repeated:
         raise ManifestError(repeated)
     if findings:

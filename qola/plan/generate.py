@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -38,7 +39,11 @@ generated files. An include directory before that."""
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedModule(ResolvedModule):
-    """A module with the output of its generators, and the sources of AITER's own entry."""
+    """A module with the output of its generators, and the sources of AITER's own entry.
+
+    Paths of sources and other generated files are those in the manifest's repository. Names of
+    sources have no suffix.
+    """
 
     kernels: KernelSet
     batch_files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -55,33 +60,19 @@ class GeneratedModule(ResolvedModule):
     @property
     def generated_files(self) -> tuple[PlannedFile, ...]:
         """The generated files that its sources include."""
-        return tuple(
-            PlannedFile(table.name, f"{self.spec.name}/{table.file}", table.sha256)
-            for table in self.kernels.tables
-        )
-
-    @property
-    def planned_batch_files(self) -> dict[str, tuple[str, ...]]:
-        """`batch_files` as the plan names them."""
-        return {
-            batch: tuple(f"{self.spec.name}/{file}" for file in files)
-            for batch, files in self.batch_files.items()
-        }
+        return planned_files(self.kernels.tables)
 
     @property
     def source_copts(self) -> dict[str, tuple[str, ...]]:
         """The additional flags of sources by name, of those that have some."""
-        names = (source.name for source in self.kernels.sources if source.role != "batch")
-        found = {Path(name).stem: self.config.flags_of_source(name) for name in sorted(names)}
-        return {name: flags for name, flags in found.items() if flags}
+        sources = (source for source in self.kernels.sources if source.role != "batch")
+        found = {source.name: self.config.flags_of_source(source.file) for source in sources}
+        return {name: flags for name, flags in sorted(found.items()) if flags}
 
-    @property
-    def planned_sources(self) -> tuple[GeneratedSource, ...]:
-        """Its compiled sources as the plan names them, without kernel instances."""
-        return tuple(
-            replace(source, name=Path(source.name).stem, file=f"{self.spec.name}/{source.file}")
-            for source in self.kernels.sources
-        )
+
+def planned_files(sources: Iterable[GeneratedSource]) -> tuple[PlannedFile, ...]:
+    """Return files without their roles."""
+    return tuple(PlannedFile(source.name, source.file, source.sha256) for source in sources)
 
 
 def generate_module(
@@ -98,36 +89,39 @@ def generate_module(
         PlanError: two sources have the same name, or a source is outside of the tree.
     """
     request, spec = resolved.request, module.spec
-    folder = output.below(spec.name)
     kernels = generate(
         request.tree,
         module.config,
         module.selection,
         resolved.archs,
-        folder,
+        output.below(spec.name),
         explain=explain,
         cached=request.answers,
     )
-    copied = _copy_sources(request.tree, module, folder, attention_of(module.config.name).direction)
+    direction = attention_of(module.config.name).direction
+    copied = _copy_sources(request.tree, module, output, direction)
     # A generated source exists once for each set of archs.
-    _check_names(spec.name, (*copied, *{s.name: s for s in kernels.sources}.values()))
+    generated = [Path(name).stem for name in {source.name for source in kernels.sources}]
+    _check_names(spec.name, [*generated, *(source.name for source in copied)])
     if kernels.code_objects and not kernels.tables and module.config.name in ATTENTION:
         header = domain_header(module.config.name, module.selection.variants)
-        folder.write(f"include/{_ASM_DOMAIN}", header)
-    kernels = replace(kernels, sources=kernels.sources + copied)
+        output.write(f"{spec.name}/include/{_ASM_DOMAIN}", header)
+    sources = (
+        replace(source, name=Path(source.name).stem, file=f"{spec.name}/{source.file}")
+        for source in kernels.sources
+    )
+    tables = (replace(table, file=f"{spec.name}/{table.file}") for table in kernels.tables)
+    kernels = replace(kernels, sources=(*sources, *copied), tables=tuple(tables))
     return GeneratedModule(**vars(module), kernels=kernels)
 
 
-def _check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
+def _check_names(module: str, names: Iterable[str]) -> None:
     """Refuse two sources of one name."""
-    places: dict[str, list[str]] = {}
-    for source in sources:
-        places.setdefault(Path(source.name).stem, []).append(source.file)
-    if twice := [name for name, files in places.items() if len(files) > 1]:
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise PlanError(
             Finding(
                 f"{module}.srcs",
-                f"{', '.join(sorted(twice))}: two sources of one name",
+                f"{', '.join(twice)}: two sources of one name",
                 "sources whose names, without suffix, differ from each other and from those "
                 "that generators write",
                 "drop_srcs leaves one out",
@@ -136,7 +130,7 @@ def _check_names(module: str, sources: Iterable[GeneratedSource]) -> None:
 
 
 def _copy_sources(
-    tree: AiterTree, module: ResolvedModule, folder: Folder, direction: str
+    tree: AiterTree, module: ResolvedModule, output: Folder, direction: str
 ) -> tuple[GeneratedSource, ...]:
     """Copy the sources of AITER's entry, because cc_library takes no .cu file.
 
@@ -155,9 +149,9 @@ def _copy_sources(
         text = (tree.root / file).read_text(encoding="utf-8")
         if module.config.without_ck and _needs_ck(text, direction):
             continue
-        name = f"{Path(file).stem}.cpp"
-        digest = folder.write(f"sources/{name}", text)
-        sources.append(GeneratedSource(name, f"sources/{name}", digest, direction, "entry"))
+        name = Path(file).stem
+        copy = f"{spec.name}/sources/{name}.cpp"
+        sources.append(GeneratedSource(name, copy, output.write(copy, text), direction, "entry"))
     return tuple(sources)
 
 
@@ -221,27 +215,27 @@ def generate_further(
                 "remove it from the manifest",
             )
         )
-    folder = output.below(spec.name)
-    copied = _copy_sources(tree, module, folder, "")
+    copied = _copy_sources(tree, module, output, "")
     made = generated_files(tree, config, resolved.archs, per_arch=module.torch)
     sources: list[GeneratedSource] = []
     headers: list[GeneratedSource] = []
     batch_files: dict[str, tuple[str, ...]] = {}
     for arch, files in made.files.items():
-        written = _write_generated(
+        generated, included, files_of_batches = _write_generated(
             files,
-            folder,
+            output,
+            f"{spec.name}/{_FOLDER}/{arch}".removesuffix("/"),
             arch,
             resolved.request.manifest.batch,
             config.flags_of_source,
             lambda roots: map(tree.text, closure(tree.root, include_dirs(tree, config), roots)),
         )
         archs = (arch,) if arch else ()
-        own = [replace(source, archs=archs) for source in (*copied, *written.sources)]
-        _check_names(spec.name, own)
+        own = [replace(source, archs=archs) for source in (*copied, *generated)]
+        _check_names(spec.name, (source.name for source in own))
         sources += own
-        headers += written.headers
-        batch_files |= written.batch_files
+        headers += included
+        batch_files |= files_of_batches
     # The compiler searches the directory of the original source first; the copy is elsewhere.
     own_dirs = {
         posixpath.dirname(file) for file in module_kinds.sources(tree, config, spec.drop_srcs)
@@ -269,47 +263,37 @@ def generate_further(
     )
 
 
-def own_texts(module: GeneratedModule, folder: Folder) -> dict[str, str]:
-    """Return the texts that decide what a module includes, by their path below its directory."""
+def own_texts(module: GeneratedModule, output: Folder) -> dict[str, str]:
+    """Return the texts that decide what a module includes, by their path."""
     # Those that qola writes include only other generated files.
     files = (*module.kernels.sources, *module.kernels.tables)
     own = (source.file for source in files if source.role not in ("batch", "once"))
-    return {file: folder.text(file) for file in own}
-
-
-@dataclass(frozen=True)
-class _WrittenFiles:
-    """Generated files in a module's directory.
-
-    Attributes:
-        sources: those to compile.
-        headers: the files that these include.
-        batch_files: the files that each batch includes, by its name.
-    """
-
-    sources: tuple[GeneratedSource, ...]
-    headers: tuple[GeneratedSource, ...]
-    batch_files: Mapping[str, tuple[str, ...]]
+    return {file: output.text(file) for file in own}
 
 
 def _write_generated(
     files: Mapping[str, bytes],
-    folder: Folder,
+    output: Folder,
+    root: str,
     arch: str,
     size: int,
     flags_of: Callable[[str], tuple[str, ...]],
     tree_headers: Callable[[Iterable[str]], Iterable[str]],
-) -> _WrittenFiles:
+) -> tuple[list[GeneratedSource], list[GeneratedSource], dict[str, tuple[str, ...]]]:
     """Write generated files.
 
     Sources without conflicting names are compiled in batches of `size`, as kernel instances are.
     Those with flags of their own, by `flags_of`, are compiled alone.
 
     Args:
+        root: directory of the files.
         arch: the only arch that the files are for; "" for files for all archs.
         tree_headers: as for `cut_generated`.
+
+    Returns:
+        The sources to compile, the files that these include, and the files that each batch
+        includes, by its name.
     """
-    root = f"{_FOLDER}/{arch}" if arch else _FOLDER
     texts = {name: data.decode("utf-8") for name, data in files.items()}
     compiled = [name for name in texts if name.endswith(SOURCE_SUFFIXES)]
     usual = [name for name in compiled if not flags_of(name)]
@@ -322,19 +306,22 @@ def _write_generated(
     # cc_library takes no .cu file.
     paths = {n: str(PurePosixPath(n).with_suffix(".cpp")) if n in compiled else n for n in files}
     for name, data in files.items():
-        path = paths[name]
-        digest = folder.write(f"{root}/{path}", data)
-        source = GeneratedSource(path, f"{root}/{path}", digest, "", "generated")
-        (sources if name in alone else headers).append(source)
+        path = f"{root}/{paths[name]}"
+        digest = output.write(path, data)
+        if name in alone:
+            stem = PurePosixPath(name).stem
+            sources.append(GeneratedSource(stem, path, digest, "", "generated"))
+        else:
+            headers.append(GeneratedSource(paths[name], path, digest, "", "generated"))
     for header in sorted({header for batch in batches for header in batch.once}):
         name = f"{_ONCE}/{header}"
         text = f'#pragma once\n#include "{posixpath.relpath(header, posixpath.dirname(name))}"\n'
-        digest = folder.write(f"{root}/{name}", text)
+        digest = output.write(f"{root}/{name}", text)
         headers.append(GeneratedSource(name, f"{root}/{name}", digest, "", "once"))
     for batch in batches:
         path = f"{root}/batches/{batch.name}.cpp"
-        digest = folder.write(path, batch.source)
-        sources.append(GeneratedSource(f"{names[batch.name]}.cpp", path, digest, "", "batch"))
+        digest = output.write(path, batch.source)
+        sources.append(GeneratedSource(names[batch.name], path, digest, "", "batch"))
     batch_files = {
         names[batch.name]: (
             *(f"{root}/{_ONCE}/{header}" for header in batch.once),
@@ -342,7 +329,7 @@ def _write_generated(
         )
         for batch in batches
     }
-    return _WrittenFiles(tuple(sources), tuple(headers), batch_files)
+    return sources, headers, batch_files
 
 
 def _relative_includes(files: Mapping[str, bytes]) -> Iterator[str]:

@@ -7,9 +7,9 @@ of these classes are its keys, and docs/reference/plan.md describes each key.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from qola.codegen.types import CodeObject, Direction, GeneratedSource, KernelInstance
 from qola.common.folder import Folder
@@ -272,11 +272,11 @@ class Plan:
 
     def module(self, name: str) -> PlannedModule:
         """Return the library with this name."""
-        return _find(self.modules, name)
+        return {module.name: module for module in self.modules}[name]
 
     def header_set(self, name: str) -> HeaderSet:
         """Return the header set with this name."""
-        return _find(self.header_sets, name)
+        return {headers.name: headers for headers in self.header_sets}[name]
 
     def further_names(self, module: str) -> list[str]:
         """Return the further names by which AITER's Python imports a module."""
@@ -293,11 +293,6 @@ class Plan:
     def with_kernels(self) -> tuple[PlannedModule | TorchModule, ...]:
         """The libraries and the torch modules."""
         return (*self.modules, *self.torch_modules)
-
-    @property
-    def batches(self) -> tuple[PlannedBatch, ...]:
-        """The batches of all units."""
-        return tuple(batch for unit in self.units for batch in unit.batches)
 
     def units_of(self, module: KernelModule) -> list[KernelUnit]:
         """Return the units of a module, by name."""
@@ -316,16 +311,6 @@ class Plan:
     def kernels_of(self, module: KernelModule) -> list[KernelInstance]:
         """Return the kernel instances of a module, in its order."""
         return [self.kernels[index] for index in module.kernels]
-
-
-_T = TypeVar("_T", PlannedModule, HeaderSet)
-
-
-def _find(items: Iterable[_T], name: str) -> _T:
-    for item in items:
-        if item.name == name:
-            return item
-    raise PlanError(Finding("plan.json", f"no entry with the name {name}", "a name in the plan"))
 
 
 def _value(value: Any, indent: str = "  ") -> str:

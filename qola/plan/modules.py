@@ -72,36 +72,33 @@ def module_reports(tree: AiterTree, archs: Sequence[str] = ()) -> tuple[ModuleRe
 
 
 def _report(tree: AiterTree, name: str, archs: tuple[str, ...]) -> ModuleReport:
-    def refused(kind: str, needs: tuple[str, ...], why: str) -> ModuleReport:
-        return ModuleReport(name, kind, needs, built=False, why=why, cause=_cause(tree, name, why))
+    def report(kind: str, needs: tuple[str, ...], why: str) -> ModuleReport:
+        cause = _cause(tree, name, why) if why else ""
+        return ModuleReport(name, kind, needs, built=not why, why=why, cause=cause)
 
     try:
         found = classify(tree, name)
     except AiterError as error:
-        return refused("unknown", tuple(_needs(tree, name, None)), _line(error))
+        return report("unknown", tuple(_needs(tree, name, None)), _line(error))
     needs = tuple(_needs(tree, name, found))
     python = "without torch" if found.python is not None else "C functions"
     kind = python if found.torch is None else "torch module"
     if name in (*ATTENTION, *TORCH_ATTENTION):
         kind = "C++ library" if name in ATTENTION else kind
         # Not generated: their generators take minutes, and serve every arch and variant.
-        if why := _refusal(tree, name, archs or TESTED_ARCHS[:1], generate=False):
-            return refused(kind, needs, why)
-        return ModuleReport(name, kind, needs, built=True, why="")
+        return report(kind, needs, _refusal(tree, name, archs or TESTED_ARCHS[:1], generate=False))
     if archs:
-        if why := _refusal(tree, name, archs):
-            return refused(kind, needs, why)
-        return ModuleReport(name, kind, needs, built=True, why="")
-    refusals: list[str] = []
+        return report(kind, needs, _refusal(tree, name, archs))
     # Some modules support only one of the archs with assembly kernels.
     asm_archs = sorted(path.name for path in (tree.root / tree.hsa_dir).glob("gfx*"))
+    first = ""
     for arch in dict.fromkeys((*TESTED_ARCHS, *asm_archs)):
-        if why := _refusal(tree, name, (arch,)):
-            refusals.append(why)
-            continue
-        needs = (*needs, f"not for {TESTED_ARCHS[0]}, for {arch}") if refusals else needs
-        return ModuleReport(name, kind, needs, built=True, why="")
-    return refused(kind, needs, refusals[0])
+        why = _refusal(tree, name, (arch,))
+        if not why:
+            needs = (*needs, f"not for {TESTED_ARCHS[0]}, for {arch}") if first else needs
+            return report(kind, needs, "")
+        first = first or why
+    return report(kind, needs, first)
 
 
 def filtered_kernels(

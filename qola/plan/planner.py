@@ -145,13 +145,13 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
     python_modules = tuple(
         plan_python_module(resolved, module, output) for module in others if not module.torch
     )
-    functions = plan_functions(resolved, output)
-    python_modules += functions.modules
+    functions, function_inputs = plan_functions(resolved, output)
+    python_modules += functions
     header_sets = tuple(made.header_sets[name] for name in sorted(made.header_sets))
     sources = [file for module in (*generated, *others) for file in module.tree_files]
     sources += [file for python in python_modules for file in python.inputs]
     aiter_python = calling_files(tree) if request.manifest.for_aiter else {}
-    aiter_python |= functions.inputs
+    aiter_python |= function_inputs
     sources += aiter_python
     return Plan(
         name=request.name,
@@ -210,8 +210,7 @@ class _Assembly:
         name = module.spec.name
         first = len(self.kernels)
         lazy = self._add_kernels(module)
-        folder = self._output.below(name)
-        texts = {source.file: folder.text(source.file) for source in module.kernels.sources}
+        texts = {source.file: self._output.text(source.file) for source in module.kernels.sources}
         roots = {root for text in texts.values() for root, _ in includes(text)}
         roots.add(f"{ATTENTION[name].header}.h")
         headers = self.header_sets[name] = find_headers(self._tree, module.config, name, roots)
@@ -231,7 +230,7 @@ class _Assembly:
                 receipt=module.spec.receipt,
                 copts=module.config.flags_hip + entry.flags,
                 kernels=tuple(range(first, len(self.kernels))),
-                sources=module.planned_sources,
+                sources=module.kernels.sources,
                 headers=name,
                 code_objects=module.kernels.code_objects,
                 asm_tables=module.generated_files,

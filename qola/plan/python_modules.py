@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 from qola.aiter.attention import is_attention
 from qola.aiter.includes import closure, include_dirs, includes, reaching
@@ -20,11 +19,10 @@ from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.path import code_objects
 from qola.common.folder import Folder
 from qola.common.layout import library_file
-from qola.plan.entry_macros import entry_macros
-from qola.plan.generate import GeneratedModule, own_texts
+from qola.plan.generate import GeneratedModule, own_texts, planned_files
 from qola.plan.inputs import find_headers, used_dirs
 from qola.plan.model import HeaderSet, PlannedFile, PythonModule, TorchModule
-from qola.plan.module_entry import refuse_missing, without_kernels
+from qola.plan.module_entry import entry_macros, refuse_missing, without_kernels
 from qola.plan.request import ResolvedRequest
 from qola_base.errors import Finding, PlanError
 
@@ -65,7 +63,7 @@ def plan_python_module(
             a header does not exist.
     """
     tree, config, spec = resolved.request.tree, module.config, module.spec
-    texts = own_texts(module, output.below(spec.name))
+    texts = own_texts(module, output)
     macros = defined_by(config.flags_hip)
     name = config.md_name or config.name
     entries = {entry for text in texts.values() for entry in init_names(text, macros)}
@@ -91,7 +89,7 @@ def plan_python_module(
             )
         )
     dirs = include_dirs(tree, config)
-    refuse_missing(tree, module, texts, dirs, macros)
+    refuse_missing(tree, module, texts, macros)
     roots = sorted({root for text in texts.values() for root, _ in includes(text)})
     headers = closure(tree.root, dirs, roots)
     namespace = resolved.request.manifest.namespace
@@ -101,10 +99,7 @@ def plan_python_module(
         library=f"{name}.so" if entries else library_file(namespace, name),
         symbol=f"PyInit_{name}" if entries else "",
         copts=copts,
-        sources=tuple(
-            PlannedFile(Path(source.name).stem, f"{spec.name}/{source.file}", source.sha256)
-            for source in module.kernels.sources
-        ),
+        sources=planned_files(module.kernels.sources),
         include_dirs=used_dirs(dirs, headers),
         headers=headers,
         rocm=module.rocm,
@@ -112,7 +107,7 @@ def plan_python_module(
         code_objects=code_objects(tree, config, resolved.archs, spec.hsa_subdirs, texts.values()),
         inputs=tuple(sorted({*module.tree_files, *headers})),
         source_copts=module.source_copts,
-        batch_files=module.planned_batch_files,
+        batch_files=module.batch_files,
     )
 
 
@@ -156,21 +151,20 @@ def plan_torch_module(
     attention = is_attention(config.name)
     if attention and not module.kernels.kernels and not module.kernels.code_objects:
         raise PlanError(without_kernels(resolved, module))
-    folder = output.below(name)
-    texts = {source.file: folder.text(source.file) for source in module.kernels.sources}
+    texts = {source.file: output.text(source.file) for source in module.kernels.sources}
     macros = entry_macros(tree, module, resolved.archs)
-    read = texts if attention else own_texts(module, folder)
+    read = texts if attention else own_texts(module, output)
     roots = {root for text in read.values() for root, _ in includes(text)}
     headers = [find_headers(tree, config, name, roots)]
     if module.batch_files:
         texts_of_batches = (
-            folder.text(file) for files in module.batch_files.values() for file in files
+            output.text(file) for files in module.batch_files.values() for file in files
         )
         roots = {root for text in texts_of_batches for root, _ in includes(text)}
         headers.append(find_headers(tree, config, f"{name}.batches", roots))
-    refuse_missing(tree, module, read, headers[0].include_dirs, macros.known)
+    refuse_missing(tree, module, read, macros.known)
     init = {
-        Path(source.name).stem
+        source.name
         for source in module.kernels.sources
         if EXTENSION_NAME in init_names(texts[source.file], macros.known)
     }
@@ -184,11 +178,11 @@ def plan_torch_module(
             )
         )
     host_only = {
-        Path(source.name).stem
+        source.name
         for source in module.kernels.sources
         if source.role in ("dispatch", "asm") or not _DEVICE.search(texts[source.file])
         # Sources of other modules may include kernels.
-        if attention or Path(source.name).stem in init
+        if attention or source.name in init
     }
     library = library_file(resolved.request.manifest.namespace, config.md_name or name)
     objects = module.kernels.code_objects
@@ -203,7 +197,7 @@ def plan_torch_module(
         receipt=module.spec.receipt,
         copts=config.flags_hip + macros.flags,
         kernels=kernels,
-        sources=module.planned_sources,
+        sources=module.kernels.sources,
         host_only=tuple(sorted(host_only)),
         init=tuple(sorted(init)),
         headers=name,
@@ -213,10 +207,10 @@ def plan_torch_module(
         directions=module.kernels.directions,
         generated=() if attention else module.generated_files,
         source_copts={} if attention else module.source_copts,
-        batch_files=module.planned_batch_files,
+        batch_files=module.batch_files,
         batch_headers=headers[1].name if module.batch_files else "",
         per_arch=module.per_arch,
-        with_torch=_sources_with_torch(tree, module, folder),
+        with_torch=_sources_with_torch(tree, module, output),
     )
     return planned, headers
 
@@ -259,21 +253,17 @@ def _is_without_effect(flag: str, texts: Sequence[str]) -> bool:
 
 
 def _sources_with_torch(
-    tree: AiterTree, module: GeneratedModule, folder: Folder
+    tree: AiterTree, module: GeneratedModule, output: Folder
 ) -> tuple[str, ...]:
-    """Return the names of the sources that include PyTorch, with flags that do not change it.
-
-    Args:
-        folder: the module's directory.
-    """
+    """Return the names of the sources that include PyTorch, with flags that do not change it."""
     config = module.config
     texts: dict[str, str] = defaultdict(str)
     for source in (*module.kernels.sources, *module.kernels.tables):
         # Files of several archs have the same name, and a batch reads only its own.
-        files = module.batch_files.get(Path(source.name).stem, ()) or (source.file,)
-        texts[source.name] += "\n".join(folder.text(file) for file in files)
+        files = module.batch_files.get(source.name, ()) or (source.file,)
+        texts[source.name] += "\n".join(output.text(file) for file in files)
     found = reaching(tree.root, include_dirs(tree, config), texts, _TORCH_HEADERS)
-    names = {Path(s.name).stem for s in module.kernels.sources if s.name in found}
+    names = {source.name for source in module.kernels.sources if source.name in found}
     copts = module.source_copts
     return tuple(
         sorted(n for n in names if _without_effect_on_torch((*config.flags_hip, *copts.get(n, ()))))

@@ -26,12 +26,16 @@ from qola.fetch.pins import patch_files, pinned_id, recorded_patches
 from qola.manifest.load import loads
 from qola.manifest.toml import TomlTable, toml_document
 from qola.plan.checks import unknown_keys
-from qola.plan.configure import configure
-from qola.plan.entry_macros import entry_macros, v3_off
 from qola.plan.generate import GeneratedModule, generate_module, launch_findings
-from qola.plan.module_entry import missing_includes, missing_types, module_functions
+from qola.plan.module_entry import (
+    entry_macros,
+    missing_includes,
+    missing_types,
+    module_functions,
+    v3_off,
+)
 from qola.plan.request import Request, ResolvedModule, ResolvedRequest
-from qola.plan.resolve import select_kernels
+from qola.plan.resolve import configure, select_kernels
 from qola_base.errors import AiterError, Finding, QolaError, Severity
 from qola_base.files import lossy_text
 from qola_base.json_types import JsonObject
@@ -269,7 +273,7 @@ def library(tree: AiterTree, name: str, archs: tuple[str, ...], of: str, **keys:
     manifest = loads(text, file=f"a manifest of {of}")
     (spec,) = manifest.modules
     request = Request("compat", manifest, tree)
-    config = configure(tree, manifest, spec)
+    config = configure(request, spec)
     module = ResolvedModule(spec, config, select_kernels(request, spec, ()))
     resolved = ResolvedRequest(request, tuple(sorted(archs)), (module,), ())
     return Library(of, table, module, resolved)
@@ -345,9 +349,9 @@ def _check_sources(
     """Check that a library's sources find their files, and list their functions."""
     tree, of = library.resolved.request.tree, library.of
     macros = entry_macros(tree, module, library.resolved.archs)
-    own = folder.below(module.spec.name)
-    texts = {s.file: own.text(s.file) for s in module.kernels.sources}
+    texts = {s.file: folder.text(s.file) for s in module.kernels.sources}
     first = {kernel.role: kernel.file for kernel in module.kernels.kernels}
+    own = folder.below(module.spec.name)
     kernels = [Includer(file, own.text(file)) for file in first.values()]
     known = {n: v for n, v in sorted(macros.known.items()) if v != UNKNOWN}
     defined = [f"-D{n}={v}" for n, v in known.items() if v is not None]

@@ -237,7 +237,7 @@ def differences(upstream: Upstream, kernels: KernelSet) -> list[Finding]:
         and not kernel.role.startswith("asm_")
     }
     ours |= {
-        source.name: source.sha256
+        f"{source.name}.cpp": source.sha256
         for source in kernels.sources
         if source.role == "dispatch"
         and source.direction == upstream.direction

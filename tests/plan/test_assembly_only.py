@@ -94,21 +94,17 @@ def test_transformer_engines_manifest(plan: PlanFunction, tmp_path: Path) -> Non
     assert Plan.from_json(result.to_json()) == result
 
 
-def test_backward_library_without_ck(plan: PlanFunction) -> None:
+@pytest.mark.parametrize(
+    "text", [BWD, BWD.replace("flags_extra_cc", "add_flags_extra_cc").replace("'", "")]
+)
+def test_backward_library_without_ck(plan: PlanFunction, text: str) -> None:
     """Prevents: an error because the entry of libmha_bwd calls CK's generator, which is dropped."""
-    result = plan(BACKWARD_HEAD + BWD)
+    result = plan(BACKWARD_HEAD + text)
     (module,) = result.modules
     assert [entry.name for entry in module.entries] == ["mha_bwd"]
     assert "-DONLY_FAV3=1" in module.copts
     assert len(module.code_objects) == 6
     assert result.warnings == ()
-
-
-def test_enable_ck_in_added_flags(plan: PlanFunction) -> None:
-    """Prevents: -DENABLE_CK=0 ignored in add_flags_extra_cc."""
-    text = BWD.replace("flags_extra_cc", "add_flags_extra_cc").replace("'", "")
-    result = plan(BACKWARD_HEAD + text)
-    assert len(result.modules[0].code_objects) == 6
 
 
 def test_inputs_and_watched_directories(plan: PlanFunction, tree: AiterTree) -> None:
@@ -135,16 +131,6 @@ def test_build_file_lists_assembly_tables(plan: PlanFunction) -> None:
     assert "asm_domain" not in text
 
 
-def test_hsa_subdir_without_launches_is_refused(plan: PlanFunction) -> None:
-    """Prevents: code objects in a library that none of its sources launches."""
-    text = GFX1250.replace('hsa_subdirs = ["fmha_fwd_bf16"]', 'hsa_subdirs = ["pa"]')
-    finding = first_finding(lambda: plan(text), PlanError)
-    assert finding.place == "m.toml:13 [[modules]].hsa_subdirs"
-    assert finding.found == "pa, whose code objects nothing in libmha_fwd launches"
-    assert finding.expected == "fmha_fwd_bf16 or fmha_v3_fwd, or [] for none"
-    assert finding.fix == 'hsa_subdirs = ["fmha_fwd_bf16", "fmha_v3_fwd"]'
-
-
 def test_kernels_without_a_launch(plan: PlanFunction, tree: AiterTree) -> None:
     """Prevents: a library without usable kernels, which returns -1 for every problem."""
     source = tree.root / "csrc/cpp_itfs/mha_fwd.cu"
@@ -161,23 +147,45 @@ def test_kernels_without_a_launch(plan: PlanFunction, tree: AiterTree) -> None:
     assert warning.severity == "warning"
 
 
-def test_tree_without_ck_is_an_error(plan: PlanFunction) -> None:
-    """Prevents: a plan for a module that needs Composable Kernel, in a tree without it."""
-    text = BACKWARD_HEAD + BWD.replace(
-        """flags_extra_cc = ["'-DONLY_FAV3=1'", "'-DENABLE_CK=0'"]""", ""
-    )
-    finding = first_finding(lambda: plan(text), AiterError)
-    assert finding.found == "no Composable Kernel, which libmha_bwd needs"
-    assert finding.place.endswith("/3rdparty/composable_kernel")
-    assert finding.fix.startswith("git clone --recurse-submodules ")
+NO_FLAGS = BWD.replace("""flags_extra_cc = ["'-DONLY_FAV3=1'", "'-DENABLE_CK=0'"]""", "")
+CK_KERNEL = (
+    "bwd_dq_dk_dv.fp16.batch.d32x32.gfx9.b32x128x32x32x32x32x64x32x32_r1x4x1_r4x1x1_r2x2x1"
+    "_w16x16x32_w16x16x16_o1_maxq0"
+)
 
 
-def test_named_ck_kernel_without_ck_is_refused(plan: PlanFunction) -> None:
-    """Prevents: a requested kernel that is omitted because the library is built without CK."""
-    name = (
-        "bwd_dq_dk_dv.fp16.batch.d32x32.gfx9.b32x128x32x32x32x32x64x32x32_r1x4x1_r4x1x1_r2x2x1"
-        "_w16x16x32_w16x16x16_o1_maxq0"
-    )
-    text = f'{BACKWARD_HEAD}{BWD}[[kernels]]\nnames = ["{name}"]\n'
-    finding = first_finding(lambda: plan(text), QolaError)
-    assert "ENABLE_CK=0" in finding.found
+@pytest.mark.parametrize(
+    ("text", "kind", "place", "found", "fix"),
+    [
+        (
+            GFX1250.replace('hsa_subdirs = ["fmha_fwd_bf16"]', 'hsa_subdirs = ["pa"]'),
+            PlanError,
+            "m.toml:13 [[modules]].hsa_subdirs",
+            "pa, whose code objects nothing in libmha_fwd launches",
+            'hsa_subdirs = ["fmha_fwd_bf16", "fmha_v3_fwd"]',
+        ),
+        (
+            BACKWARD_HEAD + NO_FLAGS,
+            AiterError,
+            "/3rdparty/composable_kernel",
+            "no Composable Kernel, which libmha_bwd needs",
+            "git clone --recurse-submodules ",
+        ),
+        (
+            f'{BACKWARD_HEAD}{BWD}[[kernels]]\nnames = ["{CK_KERNEL}"]\n',
+            QolaError,
+            "",
+            "ENABLE_CK=0",
+            "",
+        ),
+    ],
+    ids=("code objects without a launch", "tree without CK", "kernel of CK"),
+)
+def test_unbuildable_libraries_are_refused(
+    plan: PlanFunction, text: str, kind: type[QolaError], place: str, found: str, fix: str
+) -> None:
+    """Prevents: a library with unused code objects, or without the kernels that it requests."""
+    finding = first_finding(lambda: plan(text), kind)
+    assert finding.place.endswith(place)
+    assert found in finding.found
+    assert fix in finding.fix

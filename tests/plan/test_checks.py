@@ -52,17 +52,27 @@ def check(
             return error.findings
 
 
-def test_valid_manifest_has_no_findings() -> None:
+VALID = (
+    '[qola]\naiter_commit = "d32b0cb62"\nrocm_versions = ["6", "7.2"]\n'
+    '[build]\narchitectures = ["gfx942", "gfx950"]\n'
+    f'{FWD}receipt = 700\ndrop_srcs = ["mha_fwd_split.cu"]\n{VARIANTS}receipt = 600\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (VALID, {}),
+        (VALID, {"rocm_version": None}),
+        (f'[build]\narchitectures = ["native"]\n{FWD}', {}),
+        (NO_MODE, {"spec": BuildSpec(mode="cpp_itfs")}),
+        # The wheel's modules list no sources, and every manifest of ROCm/QoLA drops some.
+        (f'{FWD}drop_srcs = ["mha_fwd_split.cu", "mha_fwd_batch_prefill.cu"]\n', {"srcs": ()}),
+    ],
+)
+def test_valid_manifest_has_no_findings(text: str, changes: dict[str, Any]) -> None:
     """Prevents: warnings or errors for a correct manifest."""
-    text = (
-        '[qola]\naiter_commit = "d32b0cb62"\nrocm_versions = ["6", "7.2"]\n'
-        '[build]\narchitectures = ["gfx942", "gfx950"]\n'
-        f'{FWD}receipt = 700\ndrop_srcs = ["mha_fwd_split.cu"]\n'
-        "[[mha_fwd_variants]]\nreceipt = 600\n"
-    )
-    assert check(text) == ()
-    assert check(text, rocm_version=None) == ()
-    assert check(f'[build]\narchitectures = ["native"]\n{FWD}') == ()
+    assert check(text, **changes) == ()
 
 
 @pytest.mark.parametrize(
@@ -183,11 +193,6 @@ def test_receipts_depend_on_the_module() -> None:
     assert finding.place == "m.toml:8 [[modules]].receipt"
 
 
-def test_mode_option_overrides_the_manifest() -> None:
-    """Prevents: a warning about the mode although --mode cpp_itfs is passed."""
-    assert check(NO_MODE, spec=BuildSpec(mode="cpp_itfs")) == ()
-
-
 def test_unknown_module_is_reported_once() -> None:
     """Prevents: additional findings about the mode or sources of a module that does not exist."""
     text = '[[modules]]\nname = "zzz"\nreceipt = 1234\ndrop_srcs = ["a"]\n'
@@ -204,12 +209,6 @@ def test_unknown_source_in_drop_srcs_is_a_warning() -> None:
     assert 'did you mean "mha_fwd_split.cu"?' in finding.fix
     (finding,) = check(f'{FWD}drop_srcs = ["q.hpp"]')
     assert (finding.fix, finding.severity) == ('remove "q.hpp"', "warning")
-
-
-def test_drop_srcs_without_sources_is_silent() -> None:
-    """Prevents: warnings about drop_srcs, which every ROCm/QoLA manifest has, with the wheel."""
-    text = f'{FWD}drop_srcs = ["mha_fwd_split.cu", "mha_fwd_batch_prefill.cu"]\n'
-    assert check(text, srcs=()) == ()
 
 
 def test_every_optcompilerconfig_key_is_known(aiter_tree: Path) -> None:

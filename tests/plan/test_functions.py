@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qola.aiter.tree import AiterTree
-from qola.common.folder import Folder
-from qola.manifest.load import loads
 from qola.plan.model import Plan
-from qola.plan.planner import build_plan
 from qola.plan.python_modules import python_exports
-from qola.plan.request import Request
-from qola.plan.resolve import resolve
 from qola.repository.build_files import manifest_build_file
-from qola_base.errors import Finding, ManifestError, PlanError
+from qola_base.errors import ManifestError, PlanError
+from tests.support.plans import plan_text
 
 HEAD = '[build]\narchitectures = ["gfx942", "gfx950"]\nmode = "aiter"\n'
 SAMPLING = '[[functions]]\nname = "top_p_sampling_from_probs"\n'
@@ -24,28 +22,16 @@ MLA = (
 )
 
 
-def plan_functions(tree: AiterTree, text: str) -> tuple[Plan, Folder]:
-    output = Folder()
-    request = Request("serve", loads(HEAD + text, file="m.toml"), tree)
-    return build_plan(resolve(request), output), output
-
-
-def plan_errors(tree: AiterTree, text: str) -> tuple[Finding, ...]:
-    with pytest.raises((ManifestError, PlanError)) as caught:
-        plan_functions(tree, text)
-    return caught.value.findings
-
-
-def test_each_argument_combination_has_a_library(tree: AiterTree) -> None:
+def test_each_argument_combination_has_a_library(tree: AiterTree, tmp_path: Path) -> None:
     """Prevents: a missing library for an argument value, or one that AITER cannot load."""
     lists = "arguments = { d = [128256, 32000], deterministic = [true, false] }\n"
-    plan, output = plan_functions(tree, SAMPLING + lists)
+    plan = plan_text(HEAD + SAMPLING + lists, tree, tmp_path)
     assert len({module.name for module in plan.functions}) == 4
     (module,) = (module for module in plan.functions if module.name == NAME)
     assert module.call == "top_p_sampling_from_probs(d=128256, deterministic=False)"
     assert (module.library, module.symbol) == (f"{NAME}.so", NAME)
     (source,) = module.sources
-    assert f"void {NAME}(" in output.text(source.file)
+    assert f"void {NAME}(" in (tmp_path / source.file).read_text("utf-8")
     assert f"{tree.csrc_dir}/cpp_itfs/sampling/sampling.cuh" in module.headers
     assert module.rocm == ("hipcub", "hiprand")
     # Symbols are hidden by default; the version script exports this one.
@@ -58,7 +44,8 @@ def test_each_argument_combination_has_a_library(tree: AiterTree) -> None:
 
 def test_build_file_has_function_libraries(tree: AiterTree) -> None:
     """Prevents: a bundle without its functions, or functions compiled with Python's headers."""
-    plan, _ = plan_functions(tree, SAMPLING + "arguments = { d = 128256, deterministic = false }\n")
+    arguments = "arguments = { d = 128256, deterministic = false }\n"
+    plan = plan_text(HEAD + SAMPLING + arguments, tree)
     file = manifest_build_file(plan, source="serve.toml", aiter="aiter")
     assert f'function_libraries(\n    name = "functions",\n    libraries = [":{NAME}"],' in (
         file.replace(f'[\n        ":{NAME}",\n    ]', f'[":{NAME}"]')
@@ -119,7 +106,9 @@ def test_invalid_functions_are_refused(
     tree: AiterTree, text: str, place: str, found: str, expected: str, fix: str
 ) -> None:
     """Prevents: a library compiled for a function or arguments that AITER never requests."""
-    (finding,) = plan_errors(tree, text)
+    with pytest.raises((ManifestError, PlanError)) as caught:
+        plan_text(HEAD + text, tree)
+    (finding,) = caught.value.findings
     assert finding.place == f"m.toml:{place}"
     assert found in finding.found
     assert expected in finding.expected

@@ -14,12 +14,11 @@ from qola.aiter.tree import read_tree
 from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, KernelSet, Selection
 from qola.common.folder import Folder
 from qola.manifest.load import loads
-from qola.plan.configure import configure
 from qola.plan.generate import GeneratedModule
 from qola.plan.inputs import find_headers
 from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
 from qola.plan.request import Request, ResolvedRequest
-from qola.plan.resolve import resolve
+from qola.plan.resolve import configure, resolve
 from qola_base.errors import AiterError, PlanError
 from tests.support.folders import write
 
@@ -127,15 +126,16 @@ def make(root: Path, tmp_path: Path) -> MakeEntry:
         tree = read_tree(root)
         loaded = loads(MANIFEST % (arch, direction, manifest), file="m.toml")
         spec = loaded.modules[0]
-        config = configure(tree, loaded, spec)
-        source = f"sources/mha_{direction}.cpp"
-        generated_source = GeneratedSource(f"mha_{direction}.cpp", source, "", direction, "entry")
+        request = Request("m", loaded, tree)
+        config = configure(request, spec)
+        source = f"{spec.name}/sources/mha_{direction}.cpp"
+        generated_source = GeneratedSource(f"mha_{direction}", source, "", direction, "entry")
         module = GeneratedModule(
             spec, config, Selection(), kernels=replace(kernels, sources=(generated_source,))
         )
         text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
         headers = find_headers(tree, config, spec.name, [f"mha_{direction}.h"])
-        resolved = ResolvedRequest(Request("m", loaded, tree), (arch,), (module,), ())
+        resolved = ResolvedRequest(request, (arch,), (module,), ())
         kernel = [Includer("k.cpp", '#include "fmha.hpp"\n')]
         return module_entry(
             resolved, module, {source: text}, kernel, headers, Folder(tmp_path / "out")
@@ -186,23 +186,20 @@ def test_entry_source_makes_aiters_checks_throw(
 
 
 @pytest.mark.parametrize(
-    ("kernels", "flags"),
+    ("direction", "kernels", "flags"),
     [
-        (CK_ALONE, ("-DFAV2_ON=1",)),
-        (replace(V3_ALONE, kernels=(CK_KERNEL,)), ("-DFAV3_ON=1", "-DFAV2_ON=1")),
-        (V3_ALONE, ("-DFAV3_ON=1",)),
+        ("fwd", CK_ALONE, ("-DFAV2_ON=1",)),
+        ("fwd", replace(V3_ALONE, kernels=(CK_KERNEL,)), ("-DFAV3_ON=1", "-DFAV2_ON=1")),
+        ("fwd", V3_ALONE, ("-DFAV3_ON=1",)),
+        ("bwd", bwd(), ()),
+        ("bwd", bwd(kernels=(), code_objects=(CODE_OBJECT,)), ("-DONLY_FAV3=1",)),
     ],
 )
-def test_forward_switches(make: MakeEntry, kernels: KernelSet, flags: tuple[str, ...]) -> None:
-    """Prevents: a forward library that returns -1 for every problem because FAV2_ON is not set."""
-    assert make(kernels=kernels).flags == flags
-
-
-def test_backward_switch(make: MakeEntry) -> None:
-    """Prevents: a backward library that never calls CK, or calls it without having CK kernels."""
-    assert make("bwd", kernels=bwd()).flags == ()
-    alone = bwd(kernels=(), code_objects=(CODE_OBJECT,))
-    assert make("bwd", kernels=alone).flags == ("-DONLY_FAV3=1",)
+def test_switches_of_aiters_sources(
+    make: MakeEntry, direction: str, kernels: KernelSet, flags: tuple[str, ...]
+) -> None:
+    """Prevents: a library that returns -1 for every problem because FAV2_ON is not set."""
+    assert make(direction, kernels=kernels).flags == flags
 
 
 def test_flags_of_the_manifest_override_switches(make: MakeEntry) -> None:

@@ -182,13 +182,6 @@ def test_invalid_plan_files_are_refused(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_absent_names_are_errors() -> None:
-    """Prevents: StopIteration when the plan does not contain a requested module or header set."""
-    for lookup in (PLAN.module, PLAN.header_set):
-        with pytest.raises(PlanError, match="no entry with the name absent"):
-            lookup("absent")
-
-
 def test_library_file_names() -> None:
     """Prevents: a leading underscore in file names of libraries without a namespace."""
     assert library_file("te", "libmha_fwd") == "te_libmha_fwd.so"

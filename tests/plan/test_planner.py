@@ -18,11 +18,11 @@ from qola.common.folder import Folder
 from qola.fetch.pins import PatchPin
 from qola.manifest.load import loads
 from qola.plan import resolve as resolve_module
-from qola.plan.configure import configure as configure_module
 from qola.plan.inputs import watched_dirs
 from qola.plan.model import Plan
 from qola.plan.planner import build_plan, explain
 from qola.plan.request import Request
+from qola.plan.resolve import configure as configure_module
 from qola.plan.resolve import resolve
 from qola.plan.spec import BuildSpec
 from qola_base.errors import AiterError, Finding, ManifestError, PlanError, QolaError
@@ -76,7 +76,7 @@ def test_plan_lists_every_generated_file(plan: PlanFunction, tmp_path: Path) -> 
     (module,) = result.modules
     listed = {f"libmha_fwd/kernels/{result.kernels[i].name}.cpp" for i in module.kernels}
     listed |= {source.file for source in module.sources}
-    listed |= {batch.file for batch in result.batches}
+    listed |= {batch.file for unit in result.units for batch in unit.batches}
     listed |= {source.file for source in (*module.stubs, *module.entry_sources)}
     listed |= {module.entry_source.file, module.kernel_names.file, module.public_header.file}
     assert module.code_objects, "bf16 with head dim 128 is AITER's own domain"
@@ -89,7 +89,8 @@ def test_plan_lists_every_generated_file(plan: PlanFunction, tmp_path: Path) -> 
 
 def test_batches_replace_get_name(plan: PlanFunction, tmp_path: Path) -> None:
     """Prevents: larger libraries because a new use of GetName disables its replacement."""
-    (batch,) = plan().batches
+    (unit,) = plan().units
+    (batch,) = unit.batches
     text = (tmp_path / batch.file).read_text("utf-8")
     assert text.count("#define QOLA_NAME ") == len(batch.kernels) == 2
 
@@ -227,7 +228,7 @@ def test_paths_must_lie_in_the_tree(tree: AiterTree, tmp_path: Path) -> None:
 
     def configure(line: str) -> ModuleConfig:
         manifest = loads(TEXT.replace("receipt = 700", line), file="m.toml")
-        return configure_module(linked, manifest, manifest.modules[0])
+        return configure_module(Request("m", manifest, linked), manifest.modules[0])
 
     config = configure(f'add_includes = ["{tree.csrc_dir}/include/ck_tile", "{tree.fmha_dir}"]')
     assert config.include_dirs[:2] == (f"{tree.csrc_dir}/include/ck_tile", tree.fmha_dir)
@@ -255,7 +256,7 @@ def test_module_is_configured_once(
     configured_names: list[str] = []
 
     def configure(*args: Any, **kwargs: Any) -> ModuleConfig:
-        configured_names.append(args[2].name)
+        configured_names.append(args[1].name)
         return configure_module(*args, **kwargs)
 
     monkeypatch.setattr(resolve_module, "configure", configure)

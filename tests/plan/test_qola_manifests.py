@@ -81,17 +81,6 @@ def test_group_of_modules_is_planned(tree: AiterTree) -> None:
     assert "-DFA_WITH_NATIVE_SPLITKV=1" not in backward.copts
 
 
-def test_modules_of_another_aiter_are_errors(tree: AiterTree) -> None:
-    """Prevents: a module silently omitted because this AITER does not have it."""
-    with pytest.raises(ManifestError) as caught:
-        plan_manifest(load_manifest("te_groups"), tree)
-    errors = [f for f in caught.value.findings if f.severity == "error"]
-    assert [f.found for f in errors] == [
-        'unknown module "libgemm_a4w4_blockscale"',
-        'unknown module "libgemm_a4w4_asm"',
-    ]
-
-
 def test_gemm_modules_are_planned(tree: AiterTree) -> None:
     """Prevents: GEMM modules refused, which ROCm/QoLA builds."""
     plan = plan_manifest(load_manifest("te_f4gemm"), tree)

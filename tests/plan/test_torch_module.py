@@ -13,8 +13,8 @@ from qola.common.answers import AnswerCache
 from qola.manifest.load import loads
 from qola.manifest.types import BuildMode
 from qola.plan.model import Plan, PlannedModule, TorchModule
+from qola.plan.resolve import expand_variants, variant_modules
 from qola.plan.spec import BuildSpec
-from qola.plan.torch_variants import expand_variants, specs
 from qola.repository.build_files import manifest_build_file
 from qola_base.errors import PlanError
 from tests.support.plans import plan_text
@@ -184,7 +184,7 @@ def test_variants_of_listed_modules_add_no_modules(
 ) -> None:
     """Prevents: an additional module for each variant besides the listed module."""
     text = f'[build]\n{build}\n[[modules]]\nname = "{module}"\n{FWD}'
-    assert specs(loads(text, file="m.toml"), mode) == ()
+    assert variant_modules(loads(text, file="m.toml"), mode) == ()
 
 
 def test_torch_module_without_kernels_is_refused(plan: PlanFunction) -> None:

@@ -283,7 +283,7 @@ def test_comparison_with_upstream_generator(more: str, archs: tuple[str, ...], t
     def compare(digest: str, name: str) -> list[Finding]:
         kernel_instance = KernelInstance(name, "bwd", "dq_dk_dv", ("b",), digest, {})
         helper = KernelInstance("asm", "bwd", "asm_dot_do_o", ("b",), "", {})
-        source = GeneratedSource("fmha_bwd_api.cpp", "", api, "bwd", "dispatch", archs)
+        source = GeneratedSource("fmha_bwd_api", "", api, "bwd", "dispatch", archs)
         return differences(upstream, KernelSet((kernel_instance, helper), (source,)))
 
     assert compare(kernel, "k") == []
