@@ -39,7 +39,7 @@ A4_LANDSCAPE = 1032
 
 def make_log(plan: Plan) -> str:
     """Return an execution log of a build: every third compile is a hit of the disk cache."""
-    names = [batch.name for batch in plan.batches]
+    names = [batch.name for unit in plan.units for batch in unit.batches]
     entries = [
         {
             "commandArgs": ["clang++"],
