@@ -207,14 +207,8 @@ def generate_further(
     """
     tree, config, spec = resolved.request.tree, module.config, module.spec
     if config.is_standalone or (module.torch and not config.is_python_module):
-        raise PlanError(
-            Finding(
-                resolved.place(spec, "name"),
-                f"{config.name}: {'a program' if config.is_standalone else 'a C++ library'}",
-                "a module that Python imports, or whose C functions it calls",
-                "remove it from the manifest",
-            )
-        )
+        kind = "a program" if config.is_standalone else "a C++ library"
+        raise not_for_python(resolved, module, kind)
     copied = _copy_sources(tree, module, output, "")
     made = generated_files(tree, config, resolved.archs, per_arch=module.torch)
     sources: list[GeneratedSource] = []
@@ -260,6 +254,18 @@ def generate_further(
         kernels=kernels,
         batch_files=batch_files,
         per_arch="" not in made.files,
+    )
+
+
+def not_for_python(resolved: ResolvedRequest, module: ResolvedModule, reason: str) -> PlanError:
+    """Return the error of a module that Python cannot use."""
+    return PlanError(
+        Finding(
+            resolved.place(module.spec, "name"),
+            f"{module.config.name}: {reason}",
+            "a module that Python imports, or whose C functions it calls",
+            "remove it from the manifest",
+        )
     )
 
 

@@ -1,4 +1,4 @@
-"""The public interface of a module's library: its functions, the C++ around them, its macros.
+"""Plans C++ libraries: their functions, the C++ around them, the macros of their sources.
 
 Macros switch AITER's own sources: the plan defines known ones, and warns of unknown ones. A macro
 counts if a source of the module names it in an ``#if``, and neither the module's flags nor a
@@ -24,11 +24,14 @@ from qola.aiter.preprocess import UNKNOWN, Macros, code, conditions, defined_by,
 from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.types import KernelSet
 from qola.common.folder import Folder
+from qola.common.layout import library_file
 from qola.manifest.constants import KNOWN_ARCHS
 from qola.plan.c_functions import c_functions
 from qola.plan.generate import GeneratedModule
-from qola.plan.model import EntryPoint, HeaderSet, PlannedFile
+from qola.plan.inputs import find_headers
+from qola.plan.model import EntryPoint, HeaderSet, PlannedFile, PlannedModule
 from qola.plan.request import ResolvedRequest
+from qola.plan.stubs import LazySources
 from qola.plan.wrappers import entry_source, public_header
 from qola_base.errors import AiterError, Finding, PlanError
 
@@ -74,86 +77,93 @@ class EntryMacros:
 
 
 @dataclass(frozen=True)
-class ModuleEntry:
-    """The public interface of a library.
+class LibraryPlan:
+    """A planned library.
 
     Attributes:
-        source: defines its functions.
-        kernel_names: defines the table of its kernels.
-        header: declares the functions to users.
-        flags: macros of the module's sources in addition to its own flags.
-        macros: the macros of all flags that public headers test, with their values.
-        tested: every macro that public headers test.
+        headers: of its sources and users.
+        tested: every macro that its public headers test.
     """
 
-    entries: tuple[EntryPoint, ...]
-    source: PlannedFile
-    kernel_names: PlannedFile
-    header: PlannedFile
-    flags: tuple[str, ...]
-    macros: Mapping[str, str]
+    module: PlannedModule
+    headers: HeaderSet
     tested: frozenset[str]
     warnings: tuple[Finding, ...]
 
 
-def module_entry(
+def plan_library(
     resolved: ResolvedRequest,
     module: GeneratedModule,
-    sources: Mapping[str, str],
-    kernels: Iterable[Includer],
-    headers: HeaderSet,
     output: Folder,
-) -> ModuleEntry:
-    """Write the public header and the entry source of a module.
+    kernels: tuple[int, ...],
+    lazy: LazySources,
+    includers: Iterable[Includer],
+) -> LibraryPlan:
+    """Plan a library whose kernel instances were planned; write its public header and entry source.
 
     Args:
-        sources: texts of its sources by their path.
-        kernels: texts of kernel instances that together have all of their includes.
-        headers: of its sources and users.
         output: gets include/ and <module>/entry.
+        kernels: indices of its kernel instances.
+        lazy: the sources of its lazy form.
+        includers: texts of kernel instances that together have all of their includes.
 
     Raises:
         PlanError: the library has no functions, or a source would not compile.
-        AiterError: an entry point is not declared, not defined, or cannot be read.
+        AiterError: the tree lacks headers, or an entry point is not declared, not defined, or
+            cannot be read.
     """
     tree, name = resolved.request.tree, module.spec.name
+    header, direction = ATTENTION[name].header, ATTENTION[name].direction
+    texts = {source.file: output.text(source.file) for source in module.kernels.sources}
+    roots = {root for text in texts.values() for root, _ in includes(text)}
+    headers = find_headers(tree, module.config, name, {*roots, f"{header}.h"})
     header_of(tree, module.config)
     macros = entry_macros(tree, module, resolved.archs)
     findings = [
-        *missing_includes(tree, module, sources, kernels, macros),
-        *missing_types(tree, module, sources, macros),
+        *missing_includes(tree, module, texts, includers, macros),
+        *missing_types(tree, module, texts, macros),
     ]
     if findings:
         raise PlanError(findings)
-    functions = module_functions(resolved, module, sources, macros)
-    header = ATTENTION[name].header
+    functions = module_functions(resolved, module, texts, macros)
     common = f"{tree.csrc_dir}/include/aiter_hip_common.h"
     throws = common in headers.files and has_variable(
         code(tree.text(common), macros.known), *_THROWS
     )
-    for_c = c_functions(functions, module.kernels, ATTENTION[name].direction)
+    for_c = c_functions(functions, module.kernels, direction)
     source = entry_source(f"{header}.h", functions, throws=throws, c_functions=for_c.source)
     tested = _tested_by_headers(tree, module.config, headers)
 
     write = partial(PlannedFile.write, output)
     public = _public_name(module)
-    return ModuleEntry(
+    planned = PlannedModule(
+        name=name,
+        library=library_file(resolved.request.manifest.namespace, name),
         entries=tuple(
             EntryPoint(f.name, len(f.parameters), f.required, f.arguments[len(f.required) :])
             for f in functions
         ),
-        source=write(header, f"{name}/entry/{header}.cpp", source),
+        entry_source=write(header, f"{name}/entry/{header}.cpp", source),
         kernel_names=write("kernel_names", f"{name}/entry/kernel_names.cpp", for_c.kernels),
-        header=write(public, f"include/{public}", public_header(f"{header}.h", functions)),
-        flags=macros.flags,
+        public_header=write(public, f"include/{public}", public_header(f"{header}.h", functions)),
         macros={
             macro: value
             for macro, value in sorted(macros.known.items())
             if value not in (None, UNKNOWN) and macro in tested
         },
-        tested=tested,
-        warnings=(*macros.warnings, *for_c.warnings, *v3_off(tree, module, resolved.archs)),
+        receipt=module.spec.receipt,
+        copts=module.config.flags_hip + macros.flags,
+        kernels=kernels,
+        sources=module.kernels.sources,
+        headers=name,
+        code_objects=module.kernels.code_objects,
+        asm_tables=module.generated_files,
+        stubs=tuple(lazy.stubs),
+        entry_sources=lazy.entry_sources,
+        directions=module.kernels.directions,
     )
+    warnings = (*macros.warnings, *for_c.warnings, *v3_off(tree, module, resolved.archs))
+    return LibraryPlan(planned, headers, tested, warnings)
 
 
 def _public_name(module: GeneratedModule) -> str:
@@ -389,19 +399,20 @@ def _tested_by_headers(tree: AiterTree, config: ModuleConfig, headers: HeaderSet
     return frozenset(found)
 
 
-def check_agreement(modules: Mapping[str, ModuleEntry]) -> None:
-    """Refuse modules whose public headers test a macro that differs between them."""
+def check_agreement(libraries: Sequence[LibraryPlan]) -> None:
+    """Refuse libraries whose public headers test a macro that differs between them."""
     findings = [
         Finding(
             f"qola_config.h {macro}",
-            f"{value} in {name}, {other.macros.get(macro, 'not defined')} in {other_name}",
+            f"{value} in {library.module.name}, {other.module.macros.get(macro, 'not defined')} in "
+            f"{other.module.name}",
             "one value: users of a manifest's libraries include the headers of all of them",
             "give both modules the same in flags_extra_cc, or write two manifests",
         )
-        for name, entry in modules.items()
-        for macro, value in entry.macros.items()
-        for other_name, other in modules.items()
-        if macro in other.tested and other.macros.get(macro) != value
+        for library in libraries
+        for macro, value in library.module.macros.items()
+        for other in libraries
+        if macro in other.tested and other.module.macros.get(macro) != value
     ]
     if findings:
         raise PlanError(findings)

@@ -15,7 +15,6 @@ from qola.aiter.tree import ModuleConfig, configs, licenses
 from qola.codegen.ck.batches import only_defines_name
 from qola.codegen.types import Explanation, KernelInstance
 from qola.common.folder import Folder
-from qola.common.layout import library_file
 from qola.common.processes import thread_pool
 from qola.common.version import docs_url
 from qola.manifest.constants import PARTLY_TESTED_ARCHS, TESTED_ARCHS
@@ -28,16 +27,15 @@ from qola.plan.generate import (
     generate_module,
     launch_findings,
 )
-from qola.plan.inputs import calling_files, find_group_headers, find_headers, input_files
+from qola.plan.inputs import calling_files, find_group_headers, input_files
 from qola.plan.model import (
     HeaderSet,
     KernelUnit,
     Plan,
     PlannedAiter,
-    PlannedModule,
     TorchModule,
 )
-from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
+from qola.plan.module_entry import LibraryPlan, check_agreement, plan_library
 from qola.plan.python_modules import kernel_config, plan_python_module, plan_torch_module
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import resolve
@@ -138,7 +136,7 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
             made.add(module)
         elif module.torch or is_attention(module.config.name):
             made.add_torch(module)
-    check_agreement(made.entries)
+    check_agreement(made.libraries)
     if unknown := list(_unknown_to_ck(resolved, made)):
         raise PlanError(unknown)
     findings += _proven_faults(resolved, made)
@@ -162,14 +160,14 @@ def build_plan(resolved: ResolvedRequest, output: Folder) -> Plan:
         header_sets=header_sets,
         kernels=tuple(made.kernels),
         units=tuple(made.units),
-        modules=tuple(made.modules),
+        modules=tuple(library.module for library in made.libraries),
         python_modules=python_modules,
         torch_modules=tuple(made.torch_modules),
         triton=plan_triton(request.manifest, request.triton, resolved.archs, output),
         warnings=(
             *resolved.warnings,
             *findings,
-            *(warning for entry in made.entries.values() for warning in entry.warnings),
+            *(warning for library in made.libraries for warning in library.warnings),
         ),
         inputs=input_files(tree, header_sets, sources),
         configs=configs(tree, (module.config for module in resolved.modules)),
@@ -184,16 +182,14 @@ class _Assembly:
     Attributes:
         header_sets: by name.
         units: of the modules in their order, by name.
-        entries: the public interface of each library, by its name.
     """
 
     def __init__(self, resolved: ResolvedRequest, output: Folder) -> None:
         self.header_sets: dict[str, HeaderSet] = {}
         self.kernels: list[KernelInstance] = []
         self.units: list[KernelUnit] = []
-        self.modules: list[PlannedModule] = []
+        self.libraries: list[LibraryPlan] = []
         self.torch_modules: list[TorchModule] = []
-        self.entries: dict[str, ModuleEntry] = {}
         self._resolved = resolved
         self._tree = resolved.request.tree
         self._output = output
@@ -207,38 +203,14 @@ class _Assembly:
             PlanError: it has no kernels, or includes a header that does not exist.
             AiterError: the tree lacks headers, or an entry point cannot be read.
         """
-        name = module.spec.name
         first = len(self.kernels)
         lazy = self._add_kernels(module)
-        texts = {source.file: self._output.text(source.file) for source in module.kernels.sources}
-        roots = {root for text in texts.values() for root, _ in includes(text)}
-        roots.add(f"{ATTENTION[name].header}.h")
-        headers = self.header_sets[name] = find_headers(self._tree, module.config, name, roots)
-        entry = module_entry(
-            self._resolved, module, texts, self._includers.values(), headers, self._output
+        kernels = tuple(range(first, len(self.kernels)))
+        library = plan_library(
+            self._resolved, module, self._output, kernels, lazy, self._includers.values()
         )
-        self.entries[name] = entry
-        self.modules.append(
-            PlannedModule(
-                name=name,
-                library=library_file(self._resolved.request.manifest.namespace, name),
-                entries=entry.entries,
-                entry_source=entry.source,
-                kernel_names=entry.kernel_names,
-                public_header=entry.header,
-                macros=entry.macros,
-                receipt=module.spec.receipt,
-                copts=module.config.flags_hip + entry.flags,
-                kernels=tuple(range(first, len(self.kernels))),
-                sources=module.kernels.sources,
-                headers=name,
-                code_objects=module.kernels.code_objects,
-                asm_tables=module.generated_files,
-                stubs=tuple(lazy.stubs),
-                entry_sources=lazy.entry_sources,
-                directions=module.kernels.directions,
-            )
-        )
+        self.header_sets[library.headers.name] = library.headers
+        self.libraries.append(library)
 
     def add_torch(self, module: GeneratedModule) -> None:
         """Add a torch module. The module of attention shares kernel instances with a library."""
@@ -246,11 +218,7 @@ class _Assembly:
         lazy = self._add_kernels(module)
         kernels = tuple(range(first, len(self.kernels)))
         planned, headers = plan_torch_module(
-            self._resolved,
-            module,
-            self._output,
-            kernels,
-            lazy.entry_sources,
+            self._resolved, module, self._output, kernels, lazy.entry_sources
         )
         self.header_sets |= {found.name: found for found in headers}
         self.torch_modules.append(planned)
@@ -375,9 +343,8 @@ def _proven_faults(resolved: ResolvedRequest, made: _Assembly) -> list[Finding]:
         KernelFacts(kernel.name, kernel.archs, "", kernel.direction, kernel.fields)
         for kernel in made.kernels
     ]
-    objects = (
-        code for module in (*made.modules, *made.torch_modules) for code in module.code_objects
-    )
+    modules = (*(library.module for library in made.libraries), *made.torch_modules)
+    objects = (code for module in modules for code in module.code_objects)
     kernels += [KernelFacts(code.key, (code.arch,), code.sha256) for code in objects]
     refuse = request.manifest.refuse_proven_faults
     found = list(find_proven_faults(request.tree, resolved.archs, kernels, refuse=refuse))

@@ -19,7 +19,7 @@ from qola.aiter.tree import AiterTree, ModuleConfig
 from qola.codegen.asm.path import code_objects
 from qola.common.folder import Folder
 from qola.common.layout import library_file
-from qola.plan.generate import GeneratedModule, own_texts, planned_files
+from qola.plan.generate import GeneratedModule, not_for_python, own_texts, planned_files
 from qola.plan.inputs import find_headers, used_dirs
 from qola.plan.model import HeaderSet, PlannedFile, PythonModule, TorchModule
 from qola.plan.module_entry import entry_macros, refuse_missing, without_kernels
@@ -80,14 +80,7 @@ def plan_python_module(
     elif entries and name not in found:
         wrong = f"PyInit_{', PyInit_'.join(sorted(found))}, while Python calls PyInit_{name}"
     if wrong:
-        raise PlanError(
-            Finding(
-                resolved.place(spec, "name"),
-                f"{config.name}: {wrong}",
-                "a module that Python imports, or whose C functions it calls",
-                "remove it from the manifest",
-            )
-        )
+        raise not_for_python(resolved, module, wrong)
     dirs = include_dirs(tree, config)
     refuse_missing(tree, module, texts, macros)
     roots = sorted({root for text in texts.values() for root, _ in includes(text)})

@@ -15,10 +15,10 @@ from qola.codegen.types import CodeObject, GeneratedSource, KernelInstance, Kern
 from qola.common.folder import Folder
 from qola.manifest.load import loads
 from qola.plan.generate import GeneratedModule
-from qola.plan.inputs import find_headers
-from qola.plan.module_entry import ModuleEntry, check_agreement, module_entry
+from qola.plan.module_entry import LibraryPlan, check_agreement, plan_library
 from qola.plan.request import Request, ResolvedRequest
 from qola.plan.resolve import configure, resolve
+from qola.plan.stubs import LazySources
 from qola_base.errors import AiterError, PlanError
 from tests.support.folders import write
 
@@ -109,11 +109,11 @@ def root(tmp_path: Path) -> Path:
     return write(tmp_path / "tree", files)
 
 
-MakeEntry = Callable[..., ModuleEntry]
+MakeLibrary = Callable[..., LibraryPlan]
 
 
 @pytest.fixture
-def make(root: Path, tmp_path: Path) -> MakeEntry:
+def make(root: Path, tmp_path: Path) -> MakeLibrary:
     """Return a function that writes the public header and the entry source of a module."""
 
     def run(
@@ -122,7 +122,7 @@ def make(root: Path, tmp_path: Path) -> MakeEntry:
         manifest: str = "",
         arch: str = "gfx950",
         kernels: KernelSet = CK_ALONE,
-    ) -> ModuleEntry:
+    ) -> LibraryPlan:
         tree = read_tree(root)
         loaded = loads(MANIFEST % (arch, direction, manifest), file="m.toml")
         spec = loaded.modules[0]
@@ -133,13 +133,12 @@ def make(root: Path, tmp_path: Path) -> MakeEntry:
         module = GeneratedModule(
             spec, config, Selection(), kernels=replace(kernels, sources=(generated_source,))
         )
-        text = (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text()
-        headers = find_headers(tree, config, spec.name, [f"mha_{direction}.h"])
+        output = Folder(tmp_path / "out")
+        output.write(source, (root / f"csrc/cpp_itfs/mha_{direction}.cu").read_text())
         resolved = ResolvedRequest(request, (arch,), (module,), ())
         kernel = [Includer("k.cpp", '#include "fmha.hpp"\n')]
-        return module_entry(
-            resolved, module, {source: text}, kernel, headers, Folder(tmp_path / "out")
-        )
+        lazy = LazySources(output, spec.name)
+        return plan_library(resolved, module, output, (), lazy, kernel)
 
     return run
 
@@ -150,22 +149,22 @@ def bwd(**changes: object) -> KernelSet:
     return replace(KernelSet((kernel,), (), headers=headers), **changes)  # type: ignore[arg-type]
 
 
-def test_header_and_entry_source_of_a_later_tree(make: MakeEntry, tmp_path: Path) -> None:
+def test_header_and_entry_source_of_a_later_tree(make: MakeLibrary, tmp_path: Path) -> None:
     """Prevents: a header and a source with different functions, or wrong file names."""
-    entry = make()
-    assert [(e.name, e.parameters) for e in entry.entries] == [("mha_fwd", 2)]
-    header = (tmp_path / "out" / entry.header.file).read_text()
-    source = (tmp_path / "out" / entry.source.file).read_text()
+    module = make().module
+    assert [(e.name, e.parameters) for e in module.entries] == [("mha_fwd", 2)]
+    header = (tmp_path / "out" / module.public_header.file).read_text()
+    source = (tmp_path / "out" / module.entry_source.file).read_text()
     args = "float mha_fwd(const aiter::mha_fwd_args& args,"
     assert f"QOLA_API {args}" in header
     stream = "const ck_tile::stream_config& stream_config"
     assert f"\n{args} {stream})\n{{\n    return qola_entry::answer(" in source
-    assert (entry.header.name, entry.source.name) == ("qola_mha_fwd.h", "mha_fwd")
-    assert entry.source.file == "libmha_fwd/entry/mha_fwd.cpp"
+    assert (module.public_header.name, module.entry_source.name) == ("qola_mha_fwd.h", "mha_fwd")
+    assert module.entry_source.file == "libmha_fwd/entry/mha_fwd.cpp"
 
 
 def test_entry_source_makes_aiters_checks_throw(
-    make: MakeEntry, root: Path, tmp_path: Path
+    make: MakeLibrary, root: Path, tmp_path: Path
 ) -> None:
     """Prevents: a failed check in AITER that ends the caller's process."""
     common = root / "csrc/include/aiter_hip_common.h"
@@ -180,7 +179,7 @@ def test_entry_source_makes_aiters_checks_throw(
         use: False,
     }.items():
         common.write_text(text)
-        source = (tmp_path / "out" / make().source.file).read_text()
+        source = (tmp_path / "out" / make().module.entry_source.file).read_text()
         restored = "Restored throwing(::aiter_detail::g_aiter_can_throw, true);"
         assert (restored in source) == throws, text
 
@@ -196,21 +195,22 @@ def test_entry_source_makes_aiters_checks_throw(
     ],
 )
 def test_switches_of_aiters_sources(
-    make: MakeEntry, direction: str, kernels: KernelSet, flags: tuple[str, ...]
+    make: MakeLibrary, direction: str, kernels: KernelSet, flags: tuple[str, ...]
 ) -> None:
     """Prevents: a library that returns -1 for every problem because FAV2_ON is not set."""
-    assert make(direction, kernels=kernels).flags == flags
+    copts = make(direction, kernels=kernels).module.copts
+    assert copts[copts.index("-DNOBODY_ASKS=1") + 1 :] == flags
 
 
-def test_flags_of_the_manifest_override_switches(make: MakeEntry) -> None:
+def test_flags_of_the_manifest_override_switches(make: MakeLibrary) -> None:
     """Prevents: a macro that a manifest sets in flags and qola sets to another value."""
     flags = 'add_flags_extra_cc = ["-DFAV2_ON=0", "-DFAV1250_ON=0"]'
-    entry = make(manifest=flags, arch="gfx942")
-    assert entry.flags == ()
-    assert entry.warnings == ()
+    library = make(manifest=flags, arch="gfx942")
+    assert not {"-DFAV2_ON=1", "-DFAV1250_ON=1"} & {*library.module.copts}
+    assert library.warnings == ()
 
 
-def test_unknown_switch_is_a_warning(make: MakeEntry, root: Path) -> None:
+def test_unknown_switch_is_a_warning(make: MakeLibrary, root: Path) -> None:
     """Prevents: code of AITER that an undefined macro disables, without a warning."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     source.write_text(FWD.replace("FAV1250_ON", "FAV_NATIVE_ON"))
@@ -227,7 +227,7 @@ def test_unknown_switch_is_a_warning(make: MakeEntry, root: Path) -> None:
 NO_V3 = "hsa_subdirs = []"
 
 
-def test_macro_defined_by_a_header(make: MakeEntry, root: Path) -> None:
+def test_macro_defined_by_a_header(make: MakeLibrary, root: Path) -> None:
     """Prevents: a function reported missing, or a warning, although a header defines the macro."""
     (root / "csrc/include/aiter_hip_common.h").write_text(
         "#ifndef ENABLE_FOO\n#define ENABLE_FOO 1\n#endif\n"
@@ -236,20 +236,20 @@ def test_macro_defined_by_a_header(make: MakeEntry, root: Path) -> None:
     for condition in ("ENABLE_FOO", "!ENABLE_FOO", "HIP_VERSION >= 60000000", "HIP_FP8"):
         text = FWD.replace("float mha_fwd(", f"#if {condition}\nfloat mha_fwd(")
         source.write_text(text.replace("return -1; }\n", "return -1; }\n#endif\n"))
-        entry = make(manifest=NO_V3)
-        assert [e.name for e in entry.entries] == ["mha_fwd"], condition
-        assert entry.warnings == ()
-        assert not {"ENABLE_FOO", "HIP_VERSION", "HIP_FP8"} & {*entry.macros}
+        library = make(manifest=NO_V3)
+        assert [e.name for e in library.module.entries] == ["mha_fwd"], condition
+        assert library.warnings == ()
+        assert not {"ENABLE_FOO", "HIP_VERSION", "HIP_FP8"} & {*library.module.macros}
 
 
-def test_macro_with_a_default_in_its_source(make: MakeEntry, root: Path) -> None:
+def test_macro_with_a_default_in_its_source(make: MakeLibrary, root: Path) -> None:
     """Prevents: a warning about a macro that has a default, or none in a source without it."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     default = "#ifndef USE_FAST\n#define USE_FAST 1\n#endif\n#if USE_FAST\nnamespace aiter"
     source.write_text(FWD.replace("namespace aiter", default) + "#endif\n")
-    entry = make(manifest=NO_V3)
-    assert [e.name for e in entry.entries] == ["mha_fwd"]
-    assert entry.warnings == ()
+    library = make(manifest=NO_V3)
+    assert [e.name for e in library.module.entries] == ["mha_fwd"]
+    assert library.warnings == ()
     # Another source tests the macro without a default.
     config = json.loads((root / CONFIG).read_text())
     config["libmha_fwd"]["srcs"].append("f'{AITER_CSRC_DIR}/cpp_itfs/more.cu'")
@@ -259,7 +259,7 @@ def test_macro_with_a_default_in_its_source(make: MakeEntry, root: Path) -> None
     assert warning.place == "csrc/cpp_itfs/more.cu:1"
 
 
-def test_number_in_a_macro_name_is_not_an_arch(make: MakeEntry, root: Path) -> None:
+def test_number_in_a_macro_name_is_not_an_arch(make: MakeLibrary, root: Path) -> None:
     """Prevents: no warning about an undefined macro because its name contains a number."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     source.write_text(FWD.replace("FAV1250_ON", "USE_RING_1024"))
@@ -267,7 +267,7 @@ def test_number_in_a_macro_name_is_not_an_arch(make: MakeEntry, root: Path) -> N
     assert "#if USE_RING_1024" in warning.found
 
 
-def test_missing_assembly_tables_are_a_warning(make: MakeEntry) -> None:
+def test_missing_assembly_tables_are_a_warning(make: MakeLibrary) -> None:
     """Prevents: v3 kernels disabled without a warning, or a warning for archs that have none."""
     (warning,) = make().warnings
     assert warning.place == "libmha_fwd.blob_gen_cmd"
@@ -277,25 +277,25 @@ def test_missing_assembly_tables_are_a_warning(make: MakeEntry) -> None:
     assert make(arch="gfx942").warnings == ()
 
 
-def test_macros_for_users_of_the_header(make: MakeEntry) -> None:
+def test_macros_for_users_of_the_header(make: MakeLibrary) -> None:
     """Prevents: struct layouts that differ between user and library, or unneeded macros."""
-    entry = make()
-    assert entry.macros == {"ENABLE_CK": "1", "OWN_SWITCH": "3"}
+    library = make()
+    assert library.module.macros == {"ENABLE_CK": "1", "OWN_SWITCH": "3"}
     without = make(manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
-    assert without.macros["ENABLE_CK"] == "0"
+    assert without.module.macros["ENABLE_CK"] == "0"
 
 
-def test_modules_of_a_manifest_have_equal_macros(make: MakeEntry) -> None:
+def test_modules_of_a_manifest_have_equal_macros(make: MakeLibrary) -> None:
     """Prevents: a program that includes AITER's headers with two values of ENABLE_CK."""
     fwd, backward = make(), make("bwd", kernels=bwd())
-    check_agreement({"libmha_fwd": fwd, "libmha_bwd": backward})
+    check_agreement([fwd, backward])
     without_ck = make("bwd", kernels=bwd(), manifest='flags_extra_cc = ["-DENABLE_CK=0"]')
     with pytest.raises(PlanError, match="1 in libmha_fwd, 0 in libmha_bwd") as error:
-        check_agreement({"libmha_fwd": fwd, "libmha_bwd": without_ck})
+        check_agreement([fwd, without_ck])
     assert "qola_config.h ENABLE_CK" in str(error.value)
 
 
-def test_header_that_no_generator_writes(make: MakeEntry, root: Path) -> None:
+def test_header_that_no_generator_writes(make: MakeLibrary, root: Path) -> None:
     """Prevents: a plan for sources that do not compile because an included header is missing."""
     with pytest.raises(PlanError, match="asm_fmha_v3_bwd_configs") as error:
         make("bwd", kernels=bwd(headers=()))
@@ -310,7 +310,7 @@ def test_header_that_no_generator_writes(make: MakeEntry, root: Path) -> None:
         make()
 
 
-def test_other_composable_kernel_version(make: MakeEntry, root: Path) -> None:
+def test_other_composable_kernel_version(make: MakeLibrary, root: Path) -> None:
     """Prevents: a plan for sources that use names which this Composable Kernel does not declare."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     use = "ck_tile::index_t n; quant_scale_enum q; ck_tile::LayoutEnum l;"
@@ -323,23 +323,23 @@ def test_other_composable_kernel_version(make: MakeEntry, root: Path) -> None:
     assert "LayoutEnum, which neither AITER nor the Composable Kernel at hand" in str(error.value)
     assert "quant_scale_enum" not in str(error.value)
     # Names in disabled code are not checked.
-    assert make(kernels=V3_ALONE).entries
+    assert make(kernels=V3_ALONE).module.entries
 
 
-def test_only_types_are_reported_missing(make: MakeEntry, root: Path) -> None:
+def test_only_types_are_reported_missing(make: MakeLibrary, root: Path) -> None:
     """Prevents: a variable whose name ends in _enum reported as a missing type."""
     source = root / "csrc/cpp_itfs/mha_fwd.cu"
     use = "if (kind_enum) f(kind_enum, other_enum);"
     text = f"{FWD}static int kind_enum = 0;\nvoid g(bool other_enum, int&) {{ {use} }}\n"
     source.write_text(text)
-    assert make().entries
+    assert make().module.entries
     source.write_text(f"{text}quant_enum q; void h(quant_enum);\nint i(){{return quant_enum{{}};}}")
     with pytest.raises(PlanError, match="1 error") as error:
         make()
     assert "quant_enum, which neither" in str(error.value)
 
 
-def test_library_without_functions_is_refused(make: MakeEntry) -> None:
+def test_library_without_functions_is_refused(make: MakeLibrary) -> None:
     """Prevents: a library without kernels, or without the declaration of an entry function."""
     with pytest.raises(PlanError, match="without any kernel instance"):
         make(kernels=KernelSet((), ()))
