@@ -203,9 +203,7 @@ class _Assembly:
             PlanError: it has no kernels, or includes a header that does not exist.
             AiterError: the tree lacks headers, or an entry point cannot be read.
         """
-        first = len(self.kernels)
-        lazy = self._add_kernels(module)
-        kernels = tuple(range(first, len(self.kernels)))
+        kernels, lazy = self._add_kernels(module)
         library = plan_library(
             self._resolved, module, self._output, kernels, lazy, self._includers.values()
         )
@@ -214,16 +212,16 @@ class _Assembly:
 
     def add_torch(self, module: GeneratedModule) -> None:
         """Add a torch module. The module of attention shares kernel instances with a library."""
-        first = len(self.kernels)
-        lazy = self._add_kernels(module)
-        kernels = tuple(range(first, len(self.kernels)))
+        kernels, lazy = self._add_kernels(module)
         planned, headers = plan_torch_module(
             self._resolved, module, self._output, kernels, lazy.entry_sources
         )
         self.header_sets |= {found.name: found for found in headers}
         self.torch_modules.append(planned)
 
-    def _add_kernels(self, module: GeneratedModule) -> LazySources:
+    def _add_kernels(self, module: GeneratedModule) -> tuple[tuple[int, ...], LazySources]:
+        """Add the kernel instances of a module; return their indices and its lazy form."""
+        first = len(self.kernels)
         self._includers = {}
         lazy = LazySources(self._output, module.spec.name)
         groups: dict[str, list[KernelInstance]] = {}
@@ -234,7 +232,7 @@ class _Assembly:
         for group, instances in sorted(groups.items()):
             units += self._add_group(module, group, instances, lazy)
         self.units += sorted(units, key=lambda unit: unit.name)
-        return lazy
+        return tuple(range(first, len(self.kernels))), lazy
 
     def _add_group(
         self,
