@@ -99,6 +99,9 @@ def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
     Raises:
         QueryError: an unknown field, value or name, or no match.
     """
+    if not items:
+        place, expected = " ".join(words) or "all kernel instances", "a plan with kernel instances"
+        raise QueryError(Finding(place, "no kernel instance at all", expected))
     findings: list[Finding] = []
     found = list(range(len(items)))
     for word in words:
@@ -114,9 +117,9 @@ def select(items: Sequence[Item], words: Sequence[str]) -> list[int]:
     if names:
         found = [i for i in found if i in named]
     if not found and not findings:
-        place = " ".join(words) or "all kernel instances"
-        reason = "no kernel instance that has all of it" if words else "no kernel instance at all"
-        findings.append(Finding(place, reason, "fields and names that occur together"))
+        reason = "no kernel instance that has all of it"
+        expected = "fields and names that occur together"
+        findings.append(Finding(" ".join(words), reason, expected))
     if findings:
         raise QueryError(findings)
     return found

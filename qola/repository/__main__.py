@@ -84,8 +84,10 @@ def write_repository(args: argparse.Namespace) -> None:
     write("include/qola_config.h", config_header(plan, source=args.display))
     for module in plan.modules:
         write(f"{module.name}.exports", export_list(plan.namespace))
-    for python in (*plan.python_modules, *plan.torch_modules):
-        write(f"{python.name}.exports", python_exports(python.symbol))
+    symbols = {module.name: module.symbol for module in plan.python_modules}
+    symbols |= {module.name: module.symbol for module in plan.torch_modules}
+    for name, symbol in symbols.items():
+        write(f"{name}.exports", python_exports(symbol))
     if count := len(plan.warnings):
         # One line, because Bazel shows it in every build.
         warnings = f"{count} warning{'s' if count > 1 else ''}"

@@ -116,10 +116,11 @@ def test_queries_that_find_nothing(findings: list[Finding]) -> None:
     assert list(caught.value.findings) == findings
 
 
-def test_an_empty_plan() -> None:
-    """Prevents: a traceback if the manifest drops every direction."""
+@pytest.mark.parametrize("query", [[], ["hdim=64"], ["fwd_*"]])
+def test_an_empty_plan(query: list[str]) -> None:
+    """Prevents: a traceback if no module of the manifest has kernel instances."""
     with pytest.raises(QueryError, match="no kernel instance at all"):
-        select([], [])
+        select([], query)
 
 
 def test_counting() -> None:
