@@ -49,7 +49,7 @@ LAYERS = {
 # budget loses something before it gains.
 LINES = {
     "gfxemu": 6200,
-    "qola": 35400,
+    "qola": 34600,
     "qola_base": 2100,
     "qola_lab": 10700,
     "runtime": 2300,
