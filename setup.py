@@ -18,8 +18,8 @@ TARGET = "qola/_ruleset"
 
 FILES = (".bazelversion", "BUILD.bazel", "LICENSE", "MODULE.bazel", "bazelw")
 DIRECTORIES = (
-    *("gfxemu", "qola", "qola_base", "qola_lab", "rules", "runtime"),
-    *("third_party", "tools"),
+    *("gfxemu", "qola", "qola_base", "qola_lab", "rules", "rules_hip"),
+    *("runtime", "third_party", "tools"),
 )
 LEFT_OUT = ("__pycache__", "_ruleset")
 #: Tests of the parts, and what pip leaves there.

@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, text in (
         ("full", "the bundle"),
         ("runtime", "the fake HIP runtime"),
-        ("sdk", "the pinned SDK, @qola_rocm_sdk's sdk/"),
+        ("sdk", "the pinned SDK, @rocm_sdk's sdk/"),
         ("split", "the split bundle of the same manifest"),
         ("work", "a directory for caches, new or empty"),
     ):

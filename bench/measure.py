@@ -202,12 +202,12 @@ class Bench:
             first.write(self.workload.manifest(more=False), wheel_pin())
             first.build("--nobuild")
             # hipcc does not quote what it passes on, and canonical repository names have a ~.
-            as_distributed(first.external("qola_rocm_sdk", "sdk"), self.setting.sdk)
+            as_distributed(first.external("rocm_sdk", "sdk"), self.setting.sdk)
             self.setting.aiter.symlink_to(first.external("aiter", "aiter_meta").parent)
             if self.workload.modules:
                 torch = TorchSetting.from_repository(
                     first.external("qola_torch", "torch.bzl").parent,
-                    first.external("qola_rocm_headers", "headers/usr/include"),
+                    first.external("rocm_headers", "headers/usr/include"),
                 )
                 self.setting = replace(self.setting, torch=torch)
 

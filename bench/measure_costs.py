@@ -120,7 +120,7 @@ class Built:
         self._bin = directory.resolve()
         # Kernel instances and libraries have configurations of their own.
         external = list(self._bin.parent.parent.glob("*/bin/external"))
-        objects = (path for d in external for path in d.glob("qola_compile*/*.pic.o"))
+        objects = (path for d in external for path in d.glob("rules_hip*/kernels/*.pic.o"))
         self.batches = {path.name.removesuffix(".pic.o"): path for path in objects}
         objects = (path for d in external for path in d.glob("*qola_*/_objs/*/*.pic.o"))
         names = ((path.parts[-4].rpartition("qola_")[2], path.parts[-2], path) for path in objects)

@@ -1,7 +1,7 @@
 """emulator_engines: the engine of the emulator, compiled for two levels of x86-64."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
-load("//rules/rocm:rocm_files.bzl", "rocm_files")
+load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
 
 # By level of x86-64: that of machines with AVX2, and a slower engine for others.
 _OPTIMIZATION = {
@@ -28,38 +28,24 @@ _PARTS = {
     for lanes in _LANES
 }
 
-_SOURCES = [
+_HEADERS = [
     "arithmetic.h",
-    "engine.c",
     "engine.h",
-    "operations.c",
     "operations.h",
 ]
 
-# As native.py finds them.
-ENGINES = ["engine_{}.so".format(level) for level in _OPTIMIZATION]
-
 def emulator_engines(name):
-    """Declares the engines, in the module qola_compile.
-
-    The paths of a compile's files are part of its key. They are equal in a clone of qola and in a repository that
-    depends on it: this module has one name in both, and sources are copied into it.
+    """Declares the engines.
 
     Args:
-      name: of the target with the libraries of `ENGINES`.
+      name: of the target with the libraries, which native.py finds beside the modules.
     """
-    rocm = [Label("//rules/rocm")]
-    native.genrule(
-        name = name + ".sources",
-        srcs = [Label("//gfxemu:" + source) for source in _SOURCES],
-        outs = ["gfxemu/" + source for source in _SOURCES],
-        cmd = "cp $(SRCS) $(RULEDIR)/gfxemu",
-    )
+    rocm = ["@rules_hip//rocm"]
     for level, optimization in _OPTIMIZATION.items():
         for part, (source, defines) in _PARTS.items():
             cc_library(
                 name = "{}_{}".format(part, level),
-                srcs = ["gfxemu/" + source] + ["gfxemu/" + header for header in _SOURCES if header.endswith(".h")],
+                srcs = [source] + _HEADERS,
                 # As native.py has them.
                 copts = [
                     "-xc",
@@ -73,6 +59,8 @@ def emulator_engines(name):
                     "-fno-math-errno",
                     "-fno-trapping-math",
                 ],
+                # For operations.h, which is generated.
+                includes = ["."],
                 linkstatic = True,
                 local_defines = defines,
                 tags = ["supports-path-mapping"],

@@ -4,7 +4,7 @@ One call of `qola_manifest_targets` declares every target of a manifest. To choo
 yourself, call the rules that it calls.
 """
 
-load("//rules/hip:qola_cc_library.bzl", _qola_cc_library = "qola_cc_library")
+load("//rules/private:qola_cc_library.bzl", _qola_cc_library = "qola_cc_library")
 load("//rules/private:bundle.bzl", _qola_bundle = "qola_bundle", _qola_wheel = "qola_wheel")
 load("//rules/private:emulation.bzl", _qola_numeric_test = "qola_numeric_test")
 load("//rules/private:lazy.bzl", _qola_kernel_pack = "qola_kernel_pack")

@@ -6,14 +6,13 @@ Example:
     use_repo(qola, "qola_mine")
 """
 
-load("//rules/private:finding.bzl", "finding")
+load("@rules_hip//lib:finding.bzl", "finding")
 load("//rules/private/repositories:aiter.bzl", "OWN_PATCHES", "aiter_git", "aiter_local", "aiter_wheel")
 load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
 load("//rules/private/repositories:module_python.bzl", "python_headers")
-load("//rules/private/repositories:pip_repository.bzl", "pip_repository")
+load("@rules_hip//repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
 load("//rules/private/repositories:unusable_repository.bzl", "unusable_repository")
-load("//rules/rocm:repositories.bzl", "rocm_headers_repository", "rocm_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")
 
 _DEFAULT_AITER = "aiter"
@@ -251,31 +250,16 @@ def _declare_prebuilt(mctx, trees, manifests):
 
     _declare(entries, "qola_prebuilt_", problem_of, declare)
 
-def _declare_rocm(mctx):
-    """Declares @qola_rocm and @qola_rocm_headers, as the root module's tag specifies."""
-    tags = [tag for module in mctx.modules if module.is_root for tag in module.tags.rocm]
-    if len(tags) > 1:
-        fail(finding(
-            "two ROCm installations",
-            place = "MODULE.bazel of the root module: qola.rocm",
-            found = ", ".join([tag.path or "mirrors = {}".format(tag.mirrors) for tag in tags]),
-            expected = "one",
-            fix = "remove the others",
-        ))
-    mirrors = tags[0].mirrors if tags else []
-    rocm_repository(name = "qola_rocm", mirrors = mirrors, path = tags[0].path if tags else "")
-    rocm_headers_repository(name = "qola_rocm_headers", mirrors = mirrors)
-
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 def _check_manifest_name(name, place):
-    taken = name in ["rocm", "rocm_headers", "rocm_sdk", "python", "torch"] or [p for p in ["pip_", "prebuilt_"] if name.startswith(p)]
+    taken = name in ["python", "torch"] or [p for p in ["pip_", "prebuilt_"] if name.startswith(p)]
     if taken or not name or name[0] not in _LETTERS[:26] or [c for c in name.elems() if c not in _LETTERS]:
         fail(finding(
             "a manifest's name becomes the repository @qola_<name>",
             place = place,
             found = "name = \"{}\"".format(name),
-            expected = "lower-case letters, digits and _, starting with a letter; not rocm, rocm_headers, rocm_sdk, python, torch, pip_... or prebuilt_...",
+            expected = "lower-case letters, digits and _, starting with a letter; not python, torch, pip_... or prebuilt_...",
             fix = "rename it",
         ))
 
@@ -331,8 +315,7 @@ def _declare_manifests(mctx, trees):
 
 def _qola_impl(mctx):
     trees = _declare_trees(mctx)
-    _declare_rocm(mctx)
-    for name in ["bundle", "report", "runtime", "verify"]:
+    for name in ["bundle", "runtime"]:
         pip_repository(name = "qola_pip_" + name, requirements = Label("//third_party/python:{}.txt".format(name)))
 
     # For modules that Python imports; fetched when such a module is built.
@@ -376,8 +359,7 @@ def _qola_impl(mctx):
 
     _declare_prebuilt(mctx, trees, _declare_manifests(mctx, trees))
 
-    # Every fetch is pinned by digest or commit. The repository of a local ROCm
-    # watches its files.
+    # Every fetch is pinned by digest or commit.
     return mctx.extension_metadata(reproducible = True)
 
 _PATCHES_DIR = attr.string(doc = "Directory with *.patch and *.diff files to apply in the order of their names: absolute, or relative to the root module; `qola:patches` for [qola's own](../guide/health.md#proven-faults).")
@@ -437,14 +419,6 @@ _prebuilt = tag_class(
     doc = "Prebuilt libraries of a manifest, built if no source has them. Declares @qola_prebuilt_<name> with a target per module, and one for the bundle.",
 )
 
-_rocm = tag_class(
-    attrs = {
-        "mirrors": attr.string_list(doc = "Debian mirrors, such as http://HOST/debian, to try first for the pinned ROCm's packages."),
-        "path": attr.string(doc = "Prefix of an installed ROCm to use in place of the pinned one."),
-    },
-    doc = "The ROCm to use, by default the pinned one from Debian's archive. Only the root module's tag has an effect. QOLA_ROCM in the environment takes precedence.",
-)
-
 qola = module_extension(
     implementation = _qola_impl,
     doc = """Declares qola's repositories.
@@ -455,8 +429,6 @@ qola = module_extension(
 | `@qola_<manifest>` | plan, kernel instances, dispatch and libraries of a manifest; planned when a target of it is requested. The root module's, if several modules have a manifest of this name |
 | `@qola_<module>.<manifest>` | the same for a manifest of this module, root or not |
 | `@qola_prebuilt_<name>` | libraries and bundle, fetched or built |
-| `@qola_rocm` | the ROCm toolchain; the module qola_compile declares the pinned compiler, `@qola_rocm_sdk` |
-| `@qola_rocm_headers` | headers of ROCm's libraries, for modules that Python imports |
 """,
     tag_classes = {
         "aiter_git": _aiter_git,
@@ -464,6 +436,5 @@ qola = module_extension(
         "aiter_wheel": _aiter_wheel,
         "manifest": _manifest,
         "prebuilt": _prebuilt,
-        "rocm": _rocm,
     },
 )

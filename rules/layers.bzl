@@ -1,6 +1,6 @@
 """qola_package: a package of the Python code, visible only to the layers and parts above it."""
 
-load("//rules:python.bzl", "python_library", "python_tool")
+load("@rules_hip//lib:python.bzl", "python_library", "python_tool")
 
 # The parts, each with a README.md, and the parts that its code may import. runtime/ has files that users link or
 # import: each stands alone.

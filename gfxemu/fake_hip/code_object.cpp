@@ -1,6 +1,6 @@
 #include "code_object.h"
 
-#include "runtime/lazy/sha256.h"
+#include "sha256.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -1,6 +1,6 @@
 #include "launch.h"
 
-#include "runtime/lazy/sha256.h"
+#include "sha256.h"
 #include "settings.h"
 
 #include <fcntl.h>

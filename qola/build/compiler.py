@@ -21,9 +21,9 @@ from qola_base.files import sha256_of_text
 from qola_base.progress import log
 
 _HIPCC = Path("bin/hipcc")
-_PINS = ("rules/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
+_PINS = ("rules_hip/rocm/lay_out_sdk.py", "third_party/rocm/packages.lock")
 _FAKE_HIP = "gfxemu/fake_hip"
-_BUILT_FROM = (_FAKE_HIP, "runtime/lazy", "rules/rocm")
+_BUILT_FROM = (_FAKE_HIP, "rules_hip/rocm")
 """Directories whose files decide how the fake runtime is built."""
 
 
@@ -73,7 +73,7 @@ def fake_hip(environ: Mapping[str, str]) -> Path:
     def make() -> None:
         log.info("building the HIP runtime without a GPU")
         with tempfile.TemporaryDirectory(prefix=".make-", dir=directory.parent) as temporary:
-            built = _make(Path(temporary), ruleset, environ, f"@qola//{_FAKE_HIP}")
+            built = _make(Path(temporary), ruleset, environ, f"@rules_hip//{_FAKE_HIP}")
             kept = Path(temporary, "kept")
             kept.mkdir(mode=0o700)
             # Its soname, by which programs need it.
@@ -91,8 +91,7 @@ def _make(directory: Path, ruleset: Path, environ: Mapping[str, str], label: str
     output_base = shlex.quote(f"--output_base={directory / 'output_base'}")
     module = [
         'module(name = "qola_compiler")',
-        f'bazel_dep(name = "qola", version = "{__version__}")',
-        *workspace.overrides(ruleset),
+        *workspace.dependencies(ruleset),
     ]
     files = {
         ".bazelrc": f"startup {output_base}\ncommon --lockfile_mode=off\n"

@@ -233,18 +233,21 @@ def shown_in_sandboxes(paths: Iterable[Path]) -> str:
     return _TMP if any(path.is_relative_to("/tmp") for path in paths) else ""
 
 
-def overrides(ruleset: Path) -> list[str]:
+def dependencies(ruleset: Path) -> list[str]:
     """Return the calls of MODULE.bazel that take qola's modules from a directory."""
+    modules = {"qola": ruleset, "rules_hip": ruleset / "rules_hip"}
     return [
-        starlark.rule("local_path_override", module_name=name, path=place.as_posix())
-        for name, place in (("qola", ruleset), ("qola_compile", ruleset / "rules/qola_compile"))
+        *(starlark.rule("bazel_dep", name=name, version=__version__) for name in modules),
+        *(
+            starlark.rule("local_path_override", module_name=name, path=place.as_posix())
+            for name, place in modules.items()
+        ),
     ]
 
 
 def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[str]) -> str:
     """Return MODULE.bazel for manifests, by their Bazel names, with the same AITER source."""
-    # The ROCm is part of a prebuilt bundle's key.
-    repositories = [*(f"qola_{name}" for name in manifests), ROCM]
+    repositories = [f"qola_{name}" for name in manifests]
     use = [
         'qola = use_extension("@qola//rules:extensions.bzl", "qola")',
         aiter.to_starlark(),
@@ -256,12 +259,17 @@ def module_text(ruleset: Path, aiter: AiterSource, manifests: Sequence[str]) -> 
         ),
         f"use_repo(qola, {', '.join(map(starlark.string, repositories))})",
     ]
+    # The ROCm is part of a prebuilt bundle's key.
+    rocm = [
+        'hip = use_extension("@rules_hip//hip:extensions.bzl", "hip")',
+        f"use_repo(hip, {starlark.string(ROCM)})",
+    ]
     calls = [
         _HEADER,
         'module(name = "qola_build")',
-        f'bazel_dep(name = "qola", version = "{__version__}")',
-        *overrides(ruleset),
+        *dependencies(ruleset),
         "\n".join(use),
+        "\n".join(rocm),
     ]
     return "\n\n".join(calls) + "\n"
 
@@ -283,7 +291,7 @@ BUNDLE_FILE = "bundle/BUILD.bazel"
 BUNDLE = "//bundle:bundle"
 WHEEL = "//bundle:wheel"
 
-ROCM = "qola_rocm"
+ROCM = "rocm"
 """The repository with rocm.json."""
 
 PACK_FILE = "pack/BUILD.bazel"

@@ -55,14 +55,15 @@ _FILES = (
     # Unpacks the compiler's packages.
     "tools/setup/unpack_packages.sh",
 )
-_DIRECTORIES = ("runtime", "rules", "third_party")
+_DIRECTORIES = ("runtime", "rules", "rules_hip", "third_party")
 _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
 """Programs that plan or run in build actions."""
 
 _FILES_WITHOUT_EFFECT = (
     *("rules/layers.bzl", "runtime/tests/", "third_party/debian/", "third_party/npm/"),
+    *("rules_hip/gfxemu/", "rules_hip/qola_base/", "rules_hip/third_party/", "rules_hip/tools/"),
 )
-"""Layers, tests, and packages of Bazel and of linters."""
+"""Layers, tests, packages of Bazel and of linters, and links to other directories."""
 
 ROCM_VARIABLE = "QOLA_ROCM"
 _REPO_ENV = f"--repo_env={ROCM_VARIABLE}="

@@ -28,7 +28,7 @@ from qola.plan.model import (
 from qola_base.errors import visible
 
 _PYTHON_HEADERS = ("@qola_python//:headers", "@qola_python//:pybind11")
-_ROCM_HEADERS = "@qola_rocm//:headers"
+_ROCM_HEADERS = "@rocm//:headers"
 _HOST_ONLY = ("dispatch", "asm")
 #: A file in the root of the tree; attributes `tree` name it for its directory.
 _TREE_LABEL = "@{repository}//:AITER.json"

@@ -1,9 +1,6 @@
-"""HIP libraries, programs, tests and code objects for any Bazel project, without a manifest."""
+"""HIP rules of @rules_hip//hip:defs.bzl, for repositories that name only qola."""
 
-load(":hip_code_object.bzl", _hip_code_object = "hip_code_object")
-load(":hip_library.bzl", _HipInfo = "HipInfo", _hip_library = "hip_library")
-load(":hip_program.bzl", _hip_binary = "hip_binary", _hip_test = "hip_test")
-load(":if_hip.bzl", _if_hip = "if_hip")
+load("@rules_hip//hip:defs.bzl", _HipInfo = "HipInfo", _hip_binary = "hip_binary", _hip_code_object = "hip_code_object", _hip_library = "hip_library", _hip_test = "hip_test", _if_hip = "if_hip")
 
 hip_binary = _hip_binary
 hip_code_object = _hip_code_object

@@ -2,7 +2,7 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load(":cc.bzl", "KERNEL_TARGET", "cc_features", "object_context")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features", "object_context")
 load(":static.bzl", "hide_symbols", "join_objects")
 
 def _arch_part_impl(ctx):

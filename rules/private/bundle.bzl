@@ -2,9 +2,9 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("//rules/torch:torch_info.bzl", "TorchInfo")
-load(":finding.bzl", "finding")
+load("@rules_hip//lib:finding.bzl", "finding")
 load(":providers.bzl", "FunctionLibrariesInfo", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
-load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _bundle_files_impl(ctx):
     return [
@@ -375,7 +375,7 @@ _qola_bundle_directory = rule(
         "_license": attr.label(allow_single_file = True, default = "//:LICENSE"),
         "_order": attr.label(allow_single_file = True, default = "//runtime/triton:qola_order.hpp"),
         "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
-        "_rocm": attr.label(allow_single_file = True, default = "@qola_rocm//:rocm.json"),
+        "_rocm": attr.label(allow_single_file = True, default = "@rocm//:rocm.json"),
     },
     doc = "The directory of a bundle. The macro qola_bundle documents the attributes.",
 )

@@ -1,11 +1,11 @@
 """Embeds .co files as data into a library, with a table to find them by key."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
-load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
+load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("//rules/rocm:flags.bzl", "BUNDLE_FORMAT")
-load(":cc.bzl", "KERNEL_TARGET", "cc_features", "llvm_program", "object_context")
+load("@rules_hip//rocm:flags.bzl", "BUNDLE_FORMAT")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features", "llvm_program", "object_context")
 
 # For rules that call compress_code_objects.
 COMPRESS_ATTRS = {

@@ -1,10 +1,11 @@
 """Runs libraries without a GPU: launch tests, numeric tests, and the programs of `qola verify` and `qola dispatch`."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
-load("//rules/rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
-load("//rules/rocm:rocm_files.bzl", "rocm_files")
+load("@rules_hip//rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
+load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
+load("@rules_hip//lib:program_script.bzl", "place_of", "program_script")
 load(":providers.bzl", "EmulatedModuleInfo", "QolaLibraryInfo")
-load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 _ATTRS = TRANSITION_ATTRS | {
     "library": attr.label(cfg = kernel_transition, mandatory = True, providers = [QolaLibraryInfo]),
@@ -51,7 +52,7 @@ def _launch_test_impl(ctx):
 _launch_test = rule(
     implementation = _launch_test_impl,
     attrs = _ATTRS | {
-        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
+        "_runtime": attr.label(default = "@rules_hip//gfxemu/fake_hip"),
         "_tool": attr.label(cfg = "target", default = "//qola_lab/verify:launches", executable = True),
     },
     doc = "Calls the library on a device of each arch; fails if an entry point launches nothing.",
@@ -84,7 +85,7 @@ def library_caller(name, library, module):
         additional_linker_inputs = RUNTIME_LINK_INPUTS,
         linkopts = RUNTIME_LINK_FLAGS,
         linkshared = True,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
+        target_compatible_with = [Label("@rules_hip//rocm:rocm")],
         deps = [library, Label("//qola_lab/caller")],
         **common
     )
@@ -147,11 +148,6 @@ emulated_module = rule(
     doc = "A module's library, with all files to run it without a GPU.",
 )
 
-def place_of(ctx, file):
-    """Returns the shell word for a file's path in the runfiles of a program_script."""
-    path = file.short_path
-    return '"$files/{}"'.format(path[3:] if path.startswith("../") else ctx.workspace_name + "/" + path)
-
 def _emulation_program_impl(ctx):
     tool = ctx.attr.tool[DefaultInfo]
     runtime = ctx.attr._runtime[DefaultInfo].files.to_list()[0]
@@ -167,40 +163,11 @@ emulation_program = rule(
     attrs = {
         "modules": attr.label_list(mandatory = True, providers = [EmulatedModuleInfo]),
         "tool": attr.label(cfg = "target", executable = True, mandatory = True),
-        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
+        "_runtime": attr.label(default = "@rules_hip//gfxemu/fake_hip"),
     },
     doc = "The program of `qola verify` or `qola dispatch`; it takes their arguments.",
     executable = True,
 )
-
-def program_script(ctx, words, files, targets):
-    """Declares a script that runs a tool of its runfiles.
-
-    Args:
-      ctx: the rule context.
-      words: list of strings, shell words of the command; the script's own arguments follow.
-      files: list of File, further runfiles.
-      targets: list of targets whose runfiles the command reads.
-
-    Returns:
-      List with the DefaultInfo.
-    """
-    program = ctx.actions.declare_file(ctx.label.name)
-    ctx.actions.write(
-        program,
-        "\n".join([
-            "#!/bin/sh",
-            "# Written by @qola//rules/private:emulation.bzl.",
-            "files=$0.runfiles",
-            '[ -d "$files" ] || files=${RUNFILES_DIR:-$TEST_SRCDIR}',
-            'export RUNFILES_DIR="$files"',
-            "exec {} \"$@\"".format(" ".join(words)),
-            "",
-        ]),
-        is_executable = True,
-    )
-    runfiles = ctx.runfiles(files).merge_all([target[DefaultInfo].default_runfiles for target in targets])
-    return [DefaultInfo(executable = program, runfiles = runfiles)]
 
 def _fits(name, pattern):
     """Returns whether a name matches a pattern with * and ?."""
@@ -294,7 +261,7 @@ qola_numeric_test = rule(
         "samples": attr.int(default = 3, doc = "Number of problems for each kernel."),
         "seed": attr.int(default = 0, doc = "Seed of the problems."),
         "_judge": attr.label(cfg = "target", default = "//qola_lab/verify:cached", executable = True),
-        "_runtime": attr.label(default = "//gfxemu/fake_hip"),
+        "_runtime": attr.label(default = "@rules_hip//gfxemu/fake_hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola_lab/verify:cached", executable = True),
     },
     doc = """Runs compiled kernels on the CPU, instruction by instruction, and compares their results with float64.

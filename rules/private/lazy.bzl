@@ -1,16 +1,19 @@
 """Lazy libraries: the index and sources of their kernels, kernel libraries, and packs of those."""
 
-load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")
+load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("//rules/rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
-load(":cc.bzl", "KERNEL_LINK_FLAGS", "KERNEL_TARGET", "LARGE_CODE", "OLDER_SYSTEMS_NAMES", "cc_features")
-load(":compile.bzl", "HOST_ONLY", "aiter_cc_library", "compile_hip")
-load(":finding.bzl", "finding")
+load("@rules_hip//rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
+load(":link.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE", "OLDER_SYSTEMS_NAMES")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features")
+load("@rules_hip//lib:compile.bzl", "HOST_ONLY", "compile_hip")
+load(":compile.bzl", "aiter_cc_library")
+load("@rules_hip//lib:finding.bzl", "finding")
 load(":library.bzl", "shared_form")
-load(":providers.bzl", "KernelLibrariesInfo", "KernelObjectInfo", "LazySourcesInfo")
+load(":providers.bzl", "KernelLibrariesInfo", "LazySourcesInfo")
+load("@rules_hip//lib:kernels.bzl", "KernelObjectInfo")
 load(":settings.bzl", "by_archs")
-load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _command(found, action_name):
     variables = cc_common.create_compile_variables(
@@ -136,7 +139,6 @@ lazy_sources = rule(
             mandatory = True,
         ),
         "_abi_header": attr.label(allow_single_file = True, default = "//runtime/lazy:qola_kernel.h"),
-        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
         "_identity": attr.label(allow_single_file = True, default = "//runtime/lazy:identity.hip"),
         "_tool": attr.label(cfg = "exec", default = "//qola/lazy:lazy_sources", executable = True),
@@ -209,7 +211,7 @@ kernel_libraries = rule(
         "_abi_header": attr.label(allow_single_file = True, default = "//runtime/lazy:qola_kernel.h"),
         "_link_script": attr.label(allow_single_file = True, default = LARGE_CODE),
         "_older_systems": attr.label(default = OLDER_SYSTEMS_NAMES, providers = [CcInfo]),
-        "_renamed_hip": attr.label(default = "//rules/rocm:renamed_hip"),
+        "_renamed_hip": attr.label(default = "@rules_hip//rocm:renamed_hip"),
     },
     doc = """Kernel instances as kernel libraries (runtime/lazy/qola_kernel.h).
 
@@ -249,7 +251,7 @@ def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, t
         module = name,
         place = place,
         plan = plan,
-        target_compatible_with = [Label("//rules/rocm:rocm")],
+        target_compatible_with = [Label("@rules_hip//rocm:rocm")],
         tree = tree,
     )
     aiter_cc_library(

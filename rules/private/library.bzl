@@ -1,14 +1,15 @@
 """Libraries of modules: the link, the targets that users depend on, and the headers."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load("//rules/rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
-load(":cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "RUNPATH_FLAGS", "linking_context", "llvm_action", "llvm_program")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_hip//rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "llvm_action", "llvm_program")
+load(":link.bzl", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "RUNPATH_FLAGS", "linking_context")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
 load(":split.bzl", "SPLIT_DIRECTORY", "SplitPacksInfo", "split_form")
 load(":static.bzl", "static_module")
-load(":transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _separate_symbols(ctx, linked, directory):
     """Declares the actions that move a library's symbols into a file of their own, by the same build-id.
@@ -23,7 +24,7 @@ def _separate_symbols(ctx, linked, directory):
     Returns:
       struct(debug, library): Files.
     """
-    toolchain = find_cpp_toolchain(ctx)
+    toolchain = find_cc_toolchain(ctx)
     library = ctx.actions.declare_file(directory + linked.basename)
     debug = ctx.actions.declare_file(directory + linked.basename + ".debug")
     args = ctx.actions.args()
@@ -77,7 +78,7 @@ def _further_names(ctx, library):
     """Declares the libraries by which Python imports the module under further names, in a directory."""
     if not ctx.attr.names:
         return None
-    toolchain = find_cpp_toolchain(ctx)
+    toolchain = find_cc_toolchain(ctx)
     output = ctx.actions.declare_directory(ctx.label.name + ".names")
     args = ctx.actions.args()
     args.add_all([llvm_program(toolchain, "clang++"), llvm_program(toolchain, "lld")])

@@ -54,26 +54,6 @@ QolaStaticInfo = provider(
     },
 )
 
-PrecompiledHeaderInfo = provider(
-    doc = "A header that was parsed for one side of a compile.",
-    fields = {
-        "header": "File: the header; without `precompiled` next to it, the compiler would parse it again",
-        "precompiled": "File: clang's precompiled form",
-        "side": "string: \"host\", or the arch whose device code it is for",
-    },
-)
-
-KernelObjectInfo = provider(
-    doc = "One kernel instance, for rules that make a kernel library of it.",
-    fields = {
-        "commands": "dict from arch to what hip_command returned: how it is compiled for that arch alone",
-        "entry": "File: the entry source",
-        "name": "string: the kernel instance",
-        "kernel_group": "string: the kernel group of its unit in plan.json",
-        "src": "File: the source",
-    },
-)
-
 KernelLibrariesInfo = provider(
     doc = "The kernel libraries of a module, each an output that is made when somebody asks for it.",
     fields = {

@@ -1,59 +1,6 @@
 """The flags --@qola//:<name>, and what rules select on them."""
 
-load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo", "bool_flag", "string_flag")
-load(":finding.bzl", "finding")
-
-# As KNOWN_ARCHS in qola/manifest/constants.py; tests/repository/test_build_files.py compares them.
-KNOWN_ARCHS = [
-    "gfx900",
-    "gfx906",
-    "gfx908",
-    "gfx90a",
-    "gfx940",
-    "gfx941",
-    "gfx942",
-    "gfx950",
-    "gfx1010",
-    "gfx1011",
-    "gfx1012",
-    "gfx1030",
-    "gfx1031",
-    "gfx1032",
-    "gfx1033",
-    "gfx1034",
-    "gfx1035",
-    "gfx1036",
-    "gfx1100",
-    "gfx1101",
-    "gfx1102",
-    "gfx1103",
-    "gfx1150",
-    "gfx1151",
-    "gfx1152",
-    "gfx1153",
-    "gfx1200",
-    "gfx1201",
-    "gfx1250",
-]
-
-def _archs_flag_impl(ctx):
-    archs = ctx.build_setting_value
-    unknown = [arch for arch in archs if arch not in KNOWN_ARCHS]
-    if unknown:
-        fail(finding(
-            "unknown arch",
-            place = "--@qola//:archs",
-            found = ", ".join(unknown),
-            expected = "archs of a manifest, such as gfx942 or gfx950",
-            fix = "--@qola//:archs=gfx942,gfx950; without the option all archs of the manifest are built",
-        ))
-    return [BuildSettingInfo(value = archs)]
-
-_archs_flag = rule(
-    implementation = _archs_flag_impl,
-    build_setting = config.string_list(flag = True),
-    doc = "Restricts manifests to some of their archs; empty: builds all archs.",
-)
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo", "string_flag")
 
 # Users write these names.
 # buildifier: disable=unnamed-macro
@@ -71,9 +18,9 @@ def declare_settings():
     --@qola//:torch=cpu_check builds modules in mode pybind with a PyTorch that
     has no HIP: Python can import them, and they launch no kernel.
     """
-    _archs_flag(name = "archs", build_setting_default = [])
-    bool_flag(name = "compress", build_setting_default = True)
-    string_flag(name = "hip_soname", build_setting_default = "", values = ["", "libamdhip64.so.7", "libamdhip64.so.8"])
+    for name, flag in {"archs": "hip:archs", "compress": "kernels:compress", "hip_soname": "rocm:hip_soname"}.items():
+        # Bazel sets a flag by its alias, too.
+        native.alias(name = name, actual = Label("@rules_hip//" + flag))
     string_flag(name = "torch", build_setting_default = "rocm", values = ["cpu_check", "rocm"])
 
 def _selected_archs_impl(ctx):
@@ -84,7 +31,7 @@ _selected_archs = rule(
     implementation = _selected_archs_impl,
     attrs = {
         "archs": attr.string_list(mandatory = True),
-        "_archs": attr.label(default = Label("//:archs"), providers = [BuildSettingInfo]),
+        "_archs": attr.label(default = Label("@rules_hip//hip:archs"), providers = [BuildSettingInfo]),
     },
     doc = "The archs that --@qola//:archs selects of a list, separated by blanks.",
 )

@@ -1,10 +1,11 @@
 """The split form of libraries: a host part without device code, and a pack of device code per arch."""
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load("//rules/rocm:flags.bzl", "BUNDLE_FORMAT")
-load(":cc.bzl", "KERNEL_TARGET", "llvm_program")
-load(":compile.bzl", "HOST_ONLY", "aiter_cc_library")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_hip//rocm:flags.bzl", "BUNDLE_FORMAT")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "llvm_program")
+load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
+load(":compile.bzl", "aiter_cc_library")
 load(":settings.bzl", "by_archs")
 
 # Of the files of the split form, below the package.
@@ -19,7 +20,7 @@ SplitPacksInfo = provider(
 )
 
 def _split_packs_impl(ctx):
-    toolchain = find_cpp_toolchain(ctx)
+    toolchain = find_cc_toolchain(ctx)
     linked = ctx.file.linked
     library = linked.basename.removesuffix(".so")
     packs = {}

@@ -6,11 +6,11 @@ For most sources the headers take longer than everything else, 15 to 20 seconds 
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("//rules/rocm:flags.bzl", "SMALL_HOST_CODE")
-load(":cc.bzl", "KERNEL_TARGET", "cc_features", "object_context")
-load(":compile.bzl", "COMPRESS_FLAGS", "DEBUG_FLAGS", "arch_defines", "compile_hip", "own_hip_command", "precompile_header")
-load(":providers.bzl", "PrecompiledHeaderInfo")
-load(":settings.bzl", "KNOWN_ARCHS")
+load("@rules_hip//rocm:flags.bzl", "SMALL_HOST_CODE")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features", "object_context")
+load(":compile.bzl", "COMPRESS_FLAGS", "DEBUG_FLAGS")
+load("@rules_hip//lib:compile.bzl", "arch_defines", "compile_hip", "own_hip_command", "precompile_header", "PrecompiledHeaderInfo")
+load("@rules_hip//lib:settings.bzl", "KNOWN_ARCHS")
 
 # Those that AITER's sources include most.
 _HEADERS = [
@@ -37,7 +37,7 @@ def torch_deps(torch):
         # Found before PyTorch's headers of the same names.
         Label("//rules/torch:cpu_check"): [Label("//runtime/torch:cpu_check"), torch + "//:headers"],
         "//conditions:default": [torch + "//:hip"],
-    }) + [Label("@qola_rocm//:headers")]
+    }) + [Label("@rocm//:headers")]
 
 def _command(ctx, archs):
     """Returns how own_hip_command compiles sources that include source files only."""

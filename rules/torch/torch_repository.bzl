@@ -1,7 +1,7 @@
 """torch_repository: the PyTorch that torch modules are built for: headers, libraries and what it says of itself."""
 
 load("//rules/private:docs.bzl", "docs_url")
-load("//rules/private:finding.bzl", "finding")
+load("@rules_hip//lib:finding.bzl", "finding")
 load("//rules/private/repositories:module_python.bzl", "link_headers", "module_python", "probe_torch", "pybind11_defines")
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"
@@ -184,7 +184,7 @@ def _torch_repository_impl(rctx):
 
 torch_repository = repository_rule(
     implementation = _torch_repository_impl,
-    attrs = {"rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the ROCm that compiles.")},
+    attrs = {"rocm": attr.label(default = "@rocm//:rocm.json", doc = "Versions of the ROCm that compiles.")},
     configure = True,
     doc = """Offers the PyTorch of the Python that $QOLA_TORCH names, or else of the one that repository rules run.
 

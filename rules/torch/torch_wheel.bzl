@@ -113,7 +113,7 @@ def qola_torch_wheel(name, modules, package, version, torch = None, **kwargs):
         name = name,
         # A PyTorch without HIP has no runtime; with the other nothing is launched.
         hip = select({
-            Label("//rules/torch:cpu_check"): Label("//gfxemu/fake_hip"),
+            Label("//rules/torch:cpu_check"): Label("@rules_hip//gfxemu/fake_hip"),
             "//conditions:default": None,
         }),
         modules = modules,

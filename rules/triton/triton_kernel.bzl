@@ -1,7 +1,7 @@
 """qola_triton_kernel: a kernel in Triton, a code object for each choice and arch."""
 
-load("//rules/private:finding.bzl", "finding")
-load("//rules/private:settings.bzl", "KNOWN_ARCHS")
+load("@rules_hip//lib:finding.bzl", "finding")
+load("@rules_hip//lib:settings.bzl", "KNOWN_ARCHS")
 
 QolaTritonInfo = provider(
     doc = "Kernels in Triton, compiled.",

@@ -1,13 +1,14 @@
 """qola_triton_library: compiled kernels in Triton, with the functions that find and launch them."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cpp_toolchain", "use_cc_toolchain")
-load("//rules/private:cc.bzl", "KERNEL_TARGET", "LARGE_CODE", "OLDER_SYSTEMS")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET")
+load("//rules/private:link.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
 load("//rules/private:code_objects.bzl", "COMPRESS_ATTRS", "compress_code_objects")
-load("//rules/private:compile.bzl", "HOST_ONLY")
-load("//rules/private:finding.bzl", "finding")
+load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
+load("@rules_hip//lib:finding.bzl", "finding")
 load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
-load("//rules/private:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load(":triton_kernel.bzl", "QolaTritonInfo")
 
 _KERNELS = attr.label_list(
@@ -90,7 +91,7 @@ _triton_table = rule(
 def _triton_packs_impl(ctx):
     compiled = _compiled(ctx)
     files = {one.name: (one.code, one.arch) for one in compiled}
-    compressed = compress_code_objects(ctx, find_cpp_toolchain(ctx), files, "QolaTritonCompress")
+    compressed = compress_code_objects(ctx, find_cc_toolchain(ctx), files, "QolaTritonCompress")
     packs = {}
     for arch in sorted({one.arch: None for one in compiled}):
         pack = ctx.actions.declare_file("{}/{}-{}.qpack".format(ctx.label.name, ctx.attr.library, arch))

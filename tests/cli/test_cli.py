@@ -693,6 +693,6 @@ def test_devices_of_emulate_are_those_of_the_emulator() -> None:
 
 def test_bazel_knows_the_archs_that_are_emulated(repo_root: Path) -> None:
     """Prevents: a hip_test for an arch that the emulator refuses, or none for a supported arch."""
-    text = (repo_root / "rules/hip/hip_program.bzl").read_text(encoding="utf-8")
+    text = (repo_root / "rules_hip/hip/hip_program.bzl").read_text(encoding="utf-8")
     (found,) = re.findall(r"^EMULATED_ARCHS = (\[.*\])$", text, re.MULTILINE)
     assert set(ast.literal_eval(found)) == set(ISAS)

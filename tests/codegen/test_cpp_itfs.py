@@ -87,7 +87,7 @@ def test_placeholders_of_pytorch_have_no_text() -> None:
 
 def test_optional_flags_match_the_rules(repo_root: Path) -> None:
     """Prevents: an LLVM option passed twice to a compile, which LLVM refuses."""
-    flags = ast.parse((repo_root / "rules/rocm/flags.bzl").read_text("utf-8"))
+    flags = ast.parse((repo_root / "rules_hip/rocm/flags.bzl").read_text("utf-8"))
     (rule_flags,) = (
         ast.literal_eval(node.value)
         for node in flags.body

@@ -177,9 +177,9 @@ def check_sbom(output: Path) -> None:
 
 def overrides(qola: Path) -> str:
     """Return the lines of a MODULE.bazel that take qola from a directory."""
-    return (
-        f'local_path_override(module_name = "qola", path = "{qola}")\n'
-        f'local_path_override(module_name = "qola_compile", path = "{qola}/rules/qola_compile")'
+    return "\n".join(
+        f'local_path_override(module_name = "{name}", path = "{place}")'
+        for name, place in {"qola": qola, "rules_hip": qola / "rules_hip"}.items()
     )
 
 

@@ -193,7 +193,7 @@ def test_qola_as_an_indirect_dependency(own_rocm: Bazel) -> None:
     with (
         own_rocm.rewritten("MODULE.bazel", module, THROUGH),
         own_rocm.rewritten(
-            ".bazelrc", "build --@qola//rules/rocm:toolchain=//toolchain:rocm\n", ""
+            ".bazelrc", "build --@rules_hip//rocm:toolchain=//toolchain:rocm\n", ""
         ),
     ):
         actions = list(compile_and_link(own_rocm, "@qola_own_rocm//:it_libmha_fwd"))

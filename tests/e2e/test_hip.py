@@ -32,13 +32,13 @@ def test_builds_and_tests(consumer: Bazel) -> None:
 
 def test_run_emulated(consumer: Bazel) -> None:
     """Prevents: `bazel run` cannot start a program without a GPU."""
-    result = consumer.run("run", "--@qola//rules/hip:run=emulated", "//:saxpy_program")
+    result = consumer.run("run", "--@rules_hip//hip:run=emulated", "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
 
 
 def test_another_soname_of_hip(consumer: Bazel) -> None:
     """Prevents: a program runs with another version of HIP's runtime than its soname."""
-    options = ("--@qola//rules/hip:run=emulated", "--@qola//:hip_soname=libamdhip64.so.8")
+    options = ("--@rules_hip//hip:run=emulated", "--@qola//:hip_soname=libamdhip64.so.8")
     result = consumer.run("run", *options, "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
     # The script's runtime has only this soname: a program with another one would not start.

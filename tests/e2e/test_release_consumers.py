@@ -76,7 +76,7 @@ def test_a_hip_program(released: Release, consumer: Bazel) -> None:
     source = released.unpacked / "examples/hip"
     for name in ("BUILD.bazel", "main.cpp", "saxpy.h", "saxpy.hip"):
         consumer.write(f"hip/{name}", (source / name).read_text(encoding="utf-8"))
-    emulated = "--@qola//rules/hip:run=emulated"
+    emulated = "--@rules_hip//hip:run=emulated"
     registry = f"--registry={released.registry.as_uri()}"
     result = consumer.run("run", registry, emulated, "//hip:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout

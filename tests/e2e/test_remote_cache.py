@@ -38,7 +38,7 @@ bazel_dep(name = "qola", version = "0.1.0")
 """
 BAZELRC = f"""
 import {QOLA}/.bazelrc
-build --sandbox_add_mount_pair=/tmp --platforms=@qola//rules/rocm:linux_x86_64
+build --sandbox_add_mount_pair=/tmp --platforms=@rules_hip//rocm:linux_x86_64
 build --compilation_mode=opt --force_pic
 """
 BUILD = f"""

@@ -22,7 +22,7 @@ from tools.remote.reapi import Server, reapi_server
 PROPERTIES = {"ISA": "x86-64", "OSFamily": "linux"}
 TARGETS = """
 load("@qola//rules/hip:defs.bzl", "hip_library")
-load("@qola//rules/rocm:rocm_files.bzl", "rocm_files")
+load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 
 rocm_files(
@@ -75,8 +75,8 @@ cc_binary(
 """
 #: The ROCm toolchain compiles the C++ of this test, because workers have it.
 HIP_CONFIG = (
-    "build --platforms=@qola//rules/rocm:linux_x86_64",
-    "build --extra_toolchains=@qola//rules/rocm:toolchain",
+    "build --platforms=@rules_hip//rocm:linux_x86_64",
+    "build --extra_toolchains=@rules_hip//rocm:toolchain",
 )
 TINY = """
 load("@qola//rules/private:generated.bzl", "header_set", "kernel_unit")

@@ -107,7 +107,7 @@ def test_examples(tmp_path: Path) -> None:
             shutil.copytree(source / name, nested.workspace / name)
         nested.write("BUILD.bazel", build_file())
         targets = [f"//:{name}" for name in NAMES]
-        options = ("--@qola//rules/hip:run=emulated", "--keep_going", "--test_output=errors")
+        options = ("--@rules_hip//hip:run=emulated", "--keep_going", "--test_output=errors")
         result = nested.run("test", *options, *targets, check=False)
     passed = re.findall(r"^//:(\w+) .*PASSED", result.stdout, re.M)
     assert sorted(passed) == sorted(NAMES), result.stdout + result.stderr

@@ -1,7 +1,7 @@
 """for_rocm: a target built as libraries are, under the kernel transition."""
 
 # The very transition that libraries are built under.
-load("//rules/private:transitions.bzl", "kernel_transition")  # buildifier: disable=bzl-visibility
+load("@rules_hip//lib:transitions.bzl", "kernel_transition")
 
 def _for_rocm_impl(ctx):
     (file,) = ctx.files.target

@@ -42,13 +42,13 @@ def library_test(name, library, module, archs = [], tags = []):
         },
         paths = {
             "QOLA_TEST_LIBRARY": library,
-            "QOLA_TEST_LLVM": "@qola_rocm_sdk//:sdk/bin/llvm-nm",
+            "QOLA_TEST_LLVM": "@rocm_sdk//:sdk/bin/llvm-nm",
             "QOLA_TEST_PLAN": name + ".plan",
             "QOLA_TEST_TREE": "@aiter//:AITER.json",
         },
         tags = tags,
         deps = [
             "//qola/bundle",
-            "//qola_base/code_object",
+            "@rules_hip//qola_base/code_object",
         ],
     )

@@ -1,4 +1,4 @@
-"""rules/qola_compile/compile_batch.sh: error messages for a batch that does not compile."""
+"""rules_hip/kernels/compile_batch.sh: error messages for a batch that does not compile."""
 
 from __future__ import annotations
 

@@ -382,7 +382,7 @@ def test_aiters_functions_read_tuning_tables(tmp_path: Path) -> None:
     (module,) = plan.python_modules
     assert module.rocm == ("hipcub",)
     build = manifest_build_file(plan, source="m.toml", aiter="aiter")
-    assert 'rocm_headers = "@qola_rocm//:headers",' in build
+    assert 'rocm_headers = "@rocm//:headers",' in build
     (header,) = module.generated
     written = (tmp_path / "out" / header.file).read_text("utf-8")
     assert written == "#pragma once // ['gfx942', 'gfx950'] ['a', 'b']\n"

@@ -574,7 +574,7 @@ ERROR: An error occurred during the fetch of repository 'qola_rocm':
 \t\tfail(finding(
 Error in fail: qola: ToolchainError: no ROCm at the path that was named
   found:   no runnable /no/rocm/bin/hipcc
-ERROR: no such package '@@qola_rocm//': and so on
+ERROR: no such package '@@rocm//': and so on
 """
 
 

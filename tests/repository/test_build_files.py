@@ -76,7 +76,7 @@ def test_flags_and_own_sources() -> None:
 
 def test_bazel_knows_all_archs_of_manifests(repo_root: Path) -> None:
     """Prevents: an arch of manifests that --@qola//:archs refuses or cannot select."""
-    text = (repo_root / "rules/private/settings.bzl").read_text(encoding="utf-8")
+    text = (repo_root / "rules_hip/lib/settings.bzl").read_text(encoding="utf-8")
     (found,) = re.findall(r"^KNOWN_ARCHS = (\[.*?^\])$", text, re.MULTILINE | re.DOTALL)
     assert tuple(ast.literal_eval(found)) == KNOWN_ARCHS
 

@@ -86,7 +86,7 @@ def _kernel_argv_test_impl(ctx):
         asserts.true(env, any([path.endswith("/headers/tests/starlark/testdata/ck.hpp") for path in action.inputs]), "a changed header has to be noticed")
         for path in action.inputs:
             # In a clone and in a consumer alike, whatever manifest and tree.
-            asserts.true(env, path.startswith(("../qola_compile~/", "../qola_compile~~sdk~qola_rocm_sdk/")), "another repository in a kernel's key: " + path)
+            asserts.true(env, path.startswith(("../rules_hip~/", "../rules_hip~~hip~rocm_sdk/")), "another repository in a kernel's key: " + path)
         asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
         has_all(env, action.argv, ["--offload-compress", "--offload-compression-level=19"])
         asserts.true(env, "COMPRESSED_BUNDLE_FORMAT_VERSION=2" in action.env, "HIP before ROCm 7 cannot read the device code")
@@ -103,7 +103,7 @@ def _batch_test_impl(ctx):
     batch = _actions(env, "QolaCompile", "/batch.pic.o")
     asserts.true(env, batch.argv[0].endswith("/compile_batch.sh"), "nobody says which kernel does not compile")
     has_all(env, batch.argv, ["-cuid=batch"])
-    sources = ["../qola_compile~/sources/" + name for name in ["batches/batch.cpp", "kernel_gfx950.cpp", "kernel_more.cpp"]]
+    sources = ["../rules_hip~/kernels/sources/" + name for name in ["batches/batch.cpp", "kernel_gfx950.cpp", "kernel_more.cpp"]]
     asserts.equals(env, sources + ["--"], ["../" + word.partition("/external/")[2] for word in batch.argv[1:4]] + [batch.argv[4]])
     asserts.equals(env, "-c", batch.argv[-1], "the script adds the source")
     has_all(env, batch.inputs, sources)
@@ -168,9 +168,9 @@ def _hip_soname_test_impl(ctx):
     """Prevents: --@qola//:hip_soname that links the other runtime, or that compiles kernels again."""
     env = analysistest.begin(ctx)
     link = _actions(env, "CppLink", "ns_libmodule.so")
-    renamed = [path for path in link.inputs if path.endswith("rules/rocm/renamed_hip/libamdhip64.so")]
+    renamed = [path for path in link.inputs if path.endswith("rocm/renamed_hip/libamdhip64.so")]
     asserts.equals(env, 1, len(renamed), "the renamed runtime is not linked")
-    asserts.true(env, [flag for flag in link.argv if flag.endswith("/rules/rocm/renamed_hip/libamdhip64.so")] != [], str(link.argv))
+    asserts.true(env, [flag for flag in link.argv if flag.endswith("/rocm/renamed_hip/libamdhip64.so")] != [], str(link.argv))
     asserts.false(env, "-lamdhip64" in link.argv, "both runtimes")
     return analysistest.end(env)
 
@@ -209,7 +209,7 @@ _uncompressed_test = analysistest.make(
 )
 _local_argv_test = analysistest.make(
     _local_argv_test_impl,
-    config_settings = {str(Label("//rules/rocm:toolchain")): str(Label(":local_rocm"))},
+    config_settings = {str(Label("@rules_hip//rocm:toolchain")): str(Label(":local_rocm"))},
     **_ATTRS
 )
 _link_argv_test = analysistest.make(_link_argv_test_impl, **_ATTRS)

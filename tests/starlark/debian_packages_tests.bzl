@@ -1,11 +1,11 @@
 """Unit tests of pinned Debian packages: locks read right, and one place for what they unpack to."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
+load("@rules_hip//repositories:debian_packages.bzl", "cache_directory", "group_text", "lock_time", "offered_directory", "package_url", "parse_lock", "readable_time")
+load("//tests/setup:cache_rule.bzl", "CACHE_RULE")
 
 # What is tested is private on purpose.
 # buildifier: disable=bzl-visibility
-load("//rules/private/repositories:debian_packages.bzl", "cache_directory", "group_text", "lock_time", "offered_directory", "package_url", "parse_lock", "readable_time")
-load("//tests/setup:cache_rule.bzl", "CACHE_RULE")
 
 _LOCK = """# Fields: name version sha256 suite size path group.
 # snapshot: 20261030T140801Z

@@ -1,8 +1,8 @@
 """Unit tests of ROCm detection: what hipcc prints, read right."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
-load("//rules/rocm:detect.bzl", "candidate_prefixes", "failed_command", "optional_flags", "parse_device_libraries", "parse_include_dirs", "parse_version")
-load("//rules/rocm:repositories.bzl", "choice", "missing_rocm")
+load("@rules_hip//rocm:detect.bzl", "candidate_prefixes", "failed_command", "optional_flags", "parse_device_libraries", "parse_include_dirs", "parse_version")
+load("@rules_hip//rocm:repositories.bzl", "choice", "missing_rocm")
 
 _DEBIAN = """HIP version: 7.2.53211-9999
 Debian clang version 22.1.8 (1+b2)

@@ -66,7 +66,7 @@ def _same_key_test_impl(ctx):
     return analysistest.end(env)
 
 # The kernel transition's platform: elsewhere the target is incompatible.
-_ROCM = {"//command_line_option:platforms": str(Label("//rules/rocm:linux_x86_64"))}
+_ROCM = {"//command_line_option:platforms": str(Label("@rules_hip//rocm:linux_x86_64"))}
 
 _host_only_test = analysistest.make(_host_only_test_impl, config_settings = _ROCM)
 _inputs_test = analysistest.make(_inputs_test_impl, config_settings = _ROCM)

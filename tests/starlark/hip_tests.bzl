@@ -1,9 +1,9 @@
-"""Analysis tests of rules/hip: command lines, errors, and the choice of GPU or emulator."""
+"""Analysis tests of rules_hip: command lines, errors, and the choice of GPU or emulator."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_library", "cc_shared_library")
 load("//rules:defs.bzl", "qola_cc_library")
-load("//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
+load("@rules_hip//hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
 load(":actions.bzl", "action_of", "archs_of", "has_all")
 load(":refusal_tests.bzl", "refused_test")
 
@@ -145,7 +145,7 @@ def _program_test_impl(ctx):
         asserts.equals(env, ctx.attr.checked, "--checked" in scripts[0].content)
     return analysistest.end(env)
 
-_RUN = str(Label("//rules/hip:run"))
+_RUN = str(Label("@rules_hip//hip:run"))
 
 _argv_test = analysistest.make(_argv_test_impl)
 _SELECTED = {
@@ -171,7 +171,7 @@ _EMULATED = {"checked": attr.bool(), "emulated": attr.bool()}
 _emulated_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "emulated"})
 _checked_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {
     _RUN: "emulated",
-    str(Label("//rules/hip:checked")): True,
+    str(Label("@rules_hip//hip:checked")): True,
 })
 _gpu_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "gpu"})
 
@@ -192,7 +192,7 @@ _REFUSED = {
     # Prevents: a linker's error for a library of the sanitizer, or reports that nobody prints.
     "hip_sanitized_test": (":sanitized", ["address sanitizer for device code is not part of the pinned ROCm", "for gfx90a:xnack+", "--repo_env=QOLA_ROCM=/opt/rocm"]),
     # Prevents: a header that is not found, for a library that the pinned ROCm lacks.
-    "hip_not_pinned_test": ("@qola_rocm//:hipblaslt", ["hipblaslt is not part of the pinned ROCm", "--repo_env=QOLA_ROCM=/opt/rocm"]),
+    "hip_not_pinned_test": ("@rocm//:hipblaslt", ["hipblaslt is not part of the pinned ROCm", "--repo_env=QOLA_ROCM=/opt/rocm"]),
 }
 
 def hip_test_suite(name):

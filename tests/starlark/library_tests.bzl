@@ -93,7 +93,7 @@ def _bundle_inputs_test_impl(ctx):
     ])
     return analysistest.end(env)
 
-_ROCM = {"//command_line_option:platforms": [str(Label("//rules/rocm:linux_x86_64"))]}
+_ROCM = {"//command_line_option:platforms": [str(Label("@rules_hip//rocm:linux_x86_64"))]}
 
 _bundle_inputs_test = analysistest.make(_bundle_inputs_test_impl)
 _arch_part_test = analysistest.make(_arch_part_test_impl, config_settings = _ROCM)

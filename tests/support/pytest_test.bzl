@@ -4,11 +4,11 @@ load("@rules_python//python:defs.bzl", "py_test")
 
 # What a program of the SDK reads or runs, by the program that a test is told of.
 _SDK = {
-    "@qola_rocm_sdk//:sdk/bin/clang++": [
-        "@qola_rocm_sdk//:sdk_compiler",
-        "@qola_rocm_sdk//:sdk_linker",
+    "@rocm_sdk//:sdk/bin/clang++": [
+        "@rocm_sdk//:sdk_compiler",
+        "@rocm_sdk//:sdk_linker",
     ],
-    "@qola_rocm_sdk//:sdk/bin/llvm-nm": ["@qola_rocm_sdk//:sdk_tools"],
+    "@rocm_sdk//:sdk/bin/llvm-nm": ["@rocm_sdk//:sdk_tools"],
 }
 
 def quick_and_thorough(name, tests):

@@ -2,10 +2,10 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("//rules/private:torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")  # buildifier: disable=bzl-visibility
+load("@rules_hip//lib:transitions.bzl", "kernel_transition")
+load("@rules_hip//rocm:flags.bzl", "SMALL_HOST_CODE")
 
 # The very transition that libraries are built under.
-load("//rules/private:transitions.bzl", "kernel_transition")  # buildifier: disable=bzl-visibility
-load("//rules/rocm:flags.bzl", "SMALL_HOST_CODE")
 
 def _compiled_objects_impl(ctx):
     objects = [

@@ -45,6 +45,7 @@ DIRECTORIES = (
         "qola_base",
         "qola_lab",
         "rules",
+        "rules_hip",
         "runtime",
         "tests/e2e/own_rocm",
     ),

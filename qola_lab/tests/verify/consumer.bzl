@@ -1,11 +1,11 @@
 """consumer_test: a program against a bundle alone, run on the fake HIP runtime."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
-load("//rules/rocm:rocm_files.bzl", "rocm_files")
+load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
 load("//tests/support:pytest_test.bzl", "pytest_test")
 load(":bundle_library.bzl", "bundle_library")
 
-_ROCM = ["//rules/rocm:rocm"]
+_ROCM = ["@rules_hip//rocm:rocm"]
 
 # There is no device code in it, and so no arch to compile for.
 _COPTS = ["--offload-host-only"]
@@ -111,10 +111,10 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
         paths = {
             "QOLA_TEST_AITER_TREE": "@aiter//:AITER.json",
             "QOLA_TEST_BUNDLE": bundle,
-            "QOLA_TEST_FAKE_HIP": "//gfxemu/fake_hip",
+            "QOLA_TEST_FAKE_HIP": "@rules_hip//gfxemu/fake_hip",
             "QOLA_TEST_PLAN": program + ".plan",
             "QOLA_TEST_PROGRAM": program + ".file",
         },
         tags = ["no-remote"] + tags,
-        deps = ["//gfxemu/fake_hip:python"],
+        deps = ["@rules_hip//gfxemu/fake_hip:python"],
     )

@@ -14,6 +14,7 @@ _DIRECTORIES = [
     "qola_base",
     "qola_lab",
     "rules",
+    "rules_hip",
     "runtime",
     "tests",
     "third_party",

@@ -1,9 +1,9 @@
 """Repositories that only qola's own tests and linters use."""
 
 load(":checkout.bzl", "checkout")
-load(":debian_packages.bzl", "debian_repository")
-load(":host_python.bzl", "PIP_ENVIRONMENT", "host_python")
-load(":pip_repository.bzl", "pip_repository")
+load("@rules_hip//repositories:debian_packages.bzl", "debian_repository")
+load("@rules_hip//repositories:host_python.bzl", "PIP_ENVIRONMENT", "host_python")
+load("@rules_hip//repositories:pip_repository.bzl", "pip_repository")
 
 # Where a machine's own npm has its global configuration (registry, proxy,
 # certificates). This npm comes with a prefix of its own, below which it finds none.

@@ -1,8 +1,8 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
 load(":aiter.bzl", "local_root", "patches_folder", "watch_patches")
-load(":host_python.bzl", "PACKAGES_ATTRS", "run_qola")
-load(":progress.bzl", "report_step")
+load(":run_qola.bzl", "PACKAGES_ATTRS", "run_qola")
+load("@rules_hip//repositories:progress.bzl", "report_step")
 
 # Of the rules for a manifest.
 MANIFEST_ATTRS = {
@@ -10,7 +10,7 @@ MANIFEST_ATTRS = {
     "display": attr.string(doc = "The manifest's path as its user knows it, for error messages.", mandatory = True),
     "manifest": attr.label(doc = "The TOML manifest.", mandatory = True),
     "mode": attr.string(doc = "Build mode of modules that have none of their own."),
-    "rocm": attr.label(default = "@qola_rocm//:rocm.json", doc = "Versions of the detected ROCm."),
+    "rocm": attr.label(default = "@rocm//:rocm.json", doc = "Versions of the detected ROCm."),
 }
 
 def watch_triton_files(rctx, manifest):

@@ -1,8 +1,8 @@
 """The Python that a build's modules are for: its interpreter, its headers and its PyTorch."""
 
 load("@bazel_skylib//lib:shell.bzl", "shell")
-load("//rules/private:finding.bzl", "finding")
-load(":host_python.bzl", "host_python")
+load("@rules_hip//lib:finding.bzl", "finding")
+load("@rules_hip//repositories:host_python.bzl", "host_python")
 
 # Python finds its virtual environment by the name that it is started under.
 _STARTED_AS = "exec -a {name} {program}"

@@ -1,0 +1,1 @@
+../../runtime/lazy/sha256.h
