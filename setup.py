@@ -25,6 +25,7 @@ LEFT_OUT = ("__pycache__", "_ruleset")
 #: Tests of the parts, and what pip leaves there.
 NOT_SHIPPED = (
     *("gfxemu/build/", "gfxemu/tests/", "qola_base/build/", "qola_lab/tests/"),
+    *("rules_hip/gfxemu/build/", "rules_hip/gfxemu/tests/", "rules_hip/qola_base/build/"),
     "runtime/tests/",
 )
 
@@ -32,12 +33,13 @@ NOT_SHIPPED = (
 def ruleset_files() -> list[str]:
     """Return the ruleset's files, relative to the root, sorted."""
     found = [
-        path.relative_to(ROOT)
+        Path(place, name).relative_to(ROOT)
         for directory in DIRECTORIES
-        for path in (ROOT / directory).rglob("*")
-        if path.is_file() and not set(LEFT_OUT) & set(path.relative_to(ROOT).parts)
+        # Links lead from rules_hip to other directories: the copy has their files.
+        for place, _, files in os.walk(ROOT / directory, followlinks=True)
+        for name in files
     ]
-    names = [path.as_posix() for path in found]
+    names = [path.as_posix() for path in found if not set(LEFT_OUT) & set(path.parts)]
     return sorted([*FILES, *(name for name in names if not name.startswith(NOT_SHIPPED))])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bench import processes
 from bench.processes import Run
-from rules.rocm.lay_out_sdk import ALIASES, wrapper
+from rules_hip.rocm.lay_out_sdk import ALIASES, wrapper
 
 ROOT = Path(__file__).resolve().parents[1]
 

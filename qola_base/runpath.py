@@ -20,7 +20,7 @@ _STRTAB = 5
 _LOAD, _DYNAMIC = 1, 2
 _ELF = b"\x7fELF\x02\x01"
 _OURS = b"$ORIGIN/../_rocm_sdk_core/lib"
-"""The first entry (rules/private/cc.bzl)."""
+"""The first entry (rules/private/link.bzl)."""
 
 
 def show_runpath(library: bytes) -> bytes:

@@ -7,10 +7,10 @@ Example:
 """
 
 load("@rules_hip//lib:finding.bzl", "finding")
+load("@rules_hip//repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:aiter.bzl", "OWN_PATCHES", "aiter_git", "aiter_local", "aiter_wheel")
 load("//rules/private/repositories:manifest_repository.bzl", "manifest_repository")
 load("//rules/private/repositories:module_python.bzl", "python_headers")
-load("@rules_hip//repositories:pip_repository.bzl", "pip_repository")
 load("//rules/private/repositories:prebuilt_repository.bzl", "prebuilt_repository")
 load("//rules/private/repositories:unusable_repository.bzl", "unusable_repository")
 load("//rules/torch:torch_repository.bzl", "torch_repository")

@@ -8,7 +8,7 @@ from pathlib import Path
 def compiler_of(sdk: Path) -> list[str]:
     """Return the compiler command of an SDK, which may be in any directory.
 
-    rules/rocm/toolchain.bzl uses these options for actions.
+    rules_hip/rocm/toolchain.bzl uses these options for actions.
     """
     return [
         f"{sdk}/bin/clang++",

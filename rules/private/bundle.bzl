@@ -1,10 +1,10 @@
 """Bundles of a manifest's libraries: directory, tar file, Python wheel."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load("//rules/torch:torch_info.bzl", "TorchInfo")
 load("@rules_hip//lib:finding.bzl", "finding")
-load(":providers.bzl", "FunctionLibrariesInfo", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
 load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rules/torch:torch_info.bzl", "TorchInfo")
+load(":providers.bzl", "FunctionLibrariesInfo", "QolaBundleFilesInfo", "QolaBundleInfo", "QolaLibraryInfo", "QolaStaticInfo", "TritonLibraryInfo")
 
 def _bundle_files_impl(ctx):
     return [

@@ -4,8 +4,8 @@ load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("@rules_hip//rocm:flags.bzl", "BUNDLE_FORMAT")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features", "llvm_program", "object_context")
+load("@rules_hip//rocm:flags.bzl", "BUNDLE_FORMAT")
 
 # For rules that call compress_code_objects.
 COMPRESS_ATTRS = {

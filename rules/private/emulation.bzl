@@ -1,11 +1,11 @@
 """Runs libraries without a GPU: launch tests, numeric tests, and the programs of `qola verify` and `qola dispatch`."""
 
 load("@rules_cc//cc:defs.bzl", "cc_binary")
+load("@rules_hip//lib:program_script.bzl", "place_of", "program_script")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("@rules_hip//rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
 load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
-load("@rules_hip//lib:program_script.bzl", "place_of", "program_script")
 load(":providers.bzl", "EmulatedModuleInfo", "QolaLibraryInfo")
-load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 _ATTRS = TRANSITION_ATTRS | {
     "library": attr.label(cfg = kernel_transition, mandatory = True, providers = [QolaLibraryInfo]),

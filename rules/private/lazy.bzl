@@ -3,17 +3,17 @@
 load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("@rules_hip//rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
-load(":link.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE", "OLDER_SYSTEMS_NAMES")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features")
 load("@rules_hip//lib:compile.bzl", "HOST_ONLY", "compile_hip")
-load(":compile.bzl", "aiter_cc_library")
 load("@rules_hip//lib:finding.bzl", "finding")
-load(":library.bzl", "shared_form")
-load(":providers.bzl", "KernelLibrariesInfo", "LazySourcesInfo")
 load("@rules_hip//lib:kernels.bzl", "KernelObjectInfo")
-load(":settings.bzl", "by_archs")
 load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//rocm:flags.bzl", "ARCH_DEFINES", "COMPILE_LATER")
+load(":compile.bzl", "aiter_cc_library")
+load(":library.bzl", "shared_form")
+load(":link.bzl", "KERNEL_LINK_FLAGS", "LARGE_CODE", "OLDER_SYSTEMS_NAMES")
+load(":providers.bzl", "KernelLibrariesInfo", "LazySourcesInfo")
+load(":settings.bzl", "by_archs")
 
 def _command(found, action_name):
     variables = cc_common.create_compile_variables(

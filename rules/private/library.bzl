@@ -2,14 +2,14 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
-load("@rules_hip//rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "llvm_action", "llvm_program")
+load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("@rules_hip//rocm:hip_soname.bzl", "RUNTIME_LINK_FLAGS", "RUNTIME_LINK_INPUTS")
 load(":link.bzl", "LARGE_CODE", "LINK_ATTRS", "OLDER_SYSTEMS", "RUNPATH_FLAGS", "linking_context")
 load(":providers.bzl", "LazySourcesInfo", "QolaBundleFilesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs")
 load(":split.bzl", "SPLIT_DIRECTORY", "SplitPacksInfo", "split_form")
 load(":static.bzl", "static_module")
-load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 
 def _separate_symbols(ctx, linked, directory):
     """Declares the actions that move a library's symbols into a file of their own, by the same build-id.

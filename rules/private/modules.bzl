@@ -1,15 +1,15 @@
 """The modules of a manifest: attention libraries, modules that Python imports, and torch modules."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
 load("@rules_hip//rocm:flags.bzl", "DISPATCH_HOST_CODE", "NO_GLOBALS_AA", "SMALL_HOST_CODE")
 load("//rules/torch:torch_repository.bzl", "FURTHER_LIBRARIES", "LIBRARIES")
 load(":arch_part.bzl", "arch_part")
-load(":link.bzl", "OLDER_SYSTEMS_NAMES")
 load(":code_objects.bzl", "embedded_code_objects")
-load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
 load(":compile.bzl", "aiter_cc_library", "hip_source")
 load(":lazy.bzl", "lazy_form")
 load(":library.bzl", "shared_form")
+load(":link.bzl", "OLDER_SYSTEMS_NAMES")
 load(":providers.bzl", "FunctionLibrariesInfo", "QolaLibraryInfo")
 load(":settings.bzl", "by_archs", "subsets")
 load(":torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")

@@ -2,9 +2,9 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
 load("@rules_hip//hip:compile.bzl", "selected_archs")
 load("@rules_hip//hip:hip_library.bzl", "HipInfo", "LIBRARY_ATTRS", "library_providers")
+load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
 
 def _qola_cc_library_impl(ctx):
     if ctx.attr.archs:

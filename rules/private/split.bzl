@@ -2,9 +2,9 @@
 
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
-load("@rules_hip//rocm:flags.bzl", "BUNDLE_FORMAT")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "llvm_program")
 load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
+load("@rules_hip//rocm:flags.bzl", "BUNDLE_FORMAT")
 load(":compile.bzl", "aiter_cc_library")
 load(":settings.bzl", "by_archs")
 

@@ -2,10 +2,10 @@
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("@rules_hip//rocm:flags.bzl", "WRAPPED")
-load(":link.bzl", "LINK_ATTRS", "linking_context")
 load("@rules_hip//lib:cc.bzl", "cc_features", "llvm_action")
 load("@rules_hip//lib:finding.bzl", "finding")
+load("@rules_hip//rocm:flags.bzl", "WRAPPED")
+load(":link.bzl", "LINK_ATTRS", "linking_context")
 load(":providers.bzl", "QolaLibraryInfo", "QolaStaticInfo", "QolaStaticModuleInfo")
 
 def _objects(deps):

@@ -6,11 +6,11 @@ For most sources the headers take longer than everything else, 15 to 20 seconds 
 
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
-load("@rules_hip//rocm:flags.bzl", "SMALL_HOST_CODE")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features", "object_context")
-load(":compile.bzl", "COMPRESS_FLAGS", "DEBUG_FLAGS")
-load("@rules_hip//lib:compile.bzl", "arch_defines", "compile_hip", "own_hip_command", "precompile_header", "PrecompiledHeaderInfo")
+load("@rules_hip//lib:compile.bzl", "PrecompiledHeaderInfo", "arch_defines", "compile_hip", "own_hip_command", "precompile_header")
 load("@rules_hip//lib:settings.bzl", "KNOWN_ARCHS")
+load("@rules_hip//rocm:flags.bzl", "SMALL_HOST_CODE")
+load(":compile.bzl", "COMPRESS_FLAGS", "DEBUG_FLAGS")
 
 # Those that AITER's sources include most.
 _HEADERS = [

@@ -1,7 +1,7 @@
 """torch_repository: the PyTorch that torch modules are built for: headers, libraries and what it says of itself."""
 
-load("//rules/private:docs.bzl", "docs_url")
 load("@rules_hip//lib:finding.bzl", "finding")
+load("//rules/private:docs.bzl", "docs_url")
 load("//rules/private/repositories:module_python.bzl", "link_headers", "module_python", "probe_torch", "pybind11_defines")
 
 _HEADER = "# Written by @qola//rules/torch:torch_repository.bzl.\n\n"

@@ -3,12 +3,12 @@
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET")
-load("//rules/private:link.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
-load("//rules/private:code_objects.bzl", "COMPRESS_ATTRS", "compress_code_objects")
 load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
 load("@rules_hip//lib:finding.bzl", "finding")
-load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
 load("@rules_hip//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rules/private:code_objects.bzl", "COMPRESS_ATTRS", "compress_code_objects")
+load("//rules/private:link.bzl", "LARGE_CODE", "OLDER_SYSTEMS")
+load("//rules/private:providers.bzl", "QolaBundleFilesInfo", "TritonLibraryInfo")
 load(":triton_kernel.bzl", "QolaTritonInfo")
 
 _KERNELS = attr.label_list(

@@ -2,8 +2,8 @@
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load("@rules_cc//cc:defs.bzl", "cc_binary")
-load("//lib:program_script.bzl", "place_of", "program_script")
 load("//lib:finding.bzl", "finding")
+load("//lib:program_script.bzl", "place_of", "program_script")
 load(":hip_library.bzl", "HipInfo", "hip_library")
 
 # As ARCHS of gfxemu/launch.py, which refuses others; tests/cli/test_cli.py compares them.

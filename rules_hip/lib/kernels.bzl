@@ -1,7 +1,7 @@
 """Kernel instances: their sources and headers, and the actions that compile them under paths common to all manifests.
 
-A manifest's repository declares kernel_sources. compiled_kernels applies the one kernel_objects target of the module
-qola_compile to them: that target links the sources and headers to paths of its own, so that an action's key contains
+A manifest's repository declares kernel_sources. compiled_kernels applies the one kernel_objects target of this module
+to them: that target links the sources and headers to paths of its own, so that an action's key contains
 their content but neither the repository nor the tree that they come from.
 
 The rules, from source to library; each name in parentheses is the provider that the arrow passes on:
@@ -9,15 +9,15 @@ The rules, from source to library; each name in parentheses is the provider that
     kernel_unit (macro of generated BUILD files: declares the following for a unit: kernel instances with the same flags and headers)
       kernel_sources  --(KernelSourcesInfo)-->  compiled_kernels  --(CompiledKernelsInfo: objects of all instances)
            |                                       |   ^                          |
-           |   label_flag @rules_hip//kernels:sources  |   | the same provider        v
+           |   label_flag //kernels:sources        |   | the same provider        v
            +-------------------------------------->|   |                     hip_object, one for each instance or batch
                                                    v   |                          |
-                                 kernel_objects, @rules_hip//kernels          +--(CcInfo)--> a library (library.bzl)
+                                 kernel_objects, //kernels                        +--(CcInfo)--> a library
                                  (the only target whose actions compile           |
-                                 kernel instances)                                +--(KernelObjectInfo)--> lazy.bzl
+                                 kernel instances)                                +--(KernelObjectInfo)--> a kernel library
 
-Other sources do not pass here: hip_source and aiter_cc_library (compile.bzl) compile dispatch and entry points of a
-module, torch_source (torch_source.bzl) sources of torch modules, and hip_library (rules/hip) HIP code without a manifest.
+Other sources do not pass here: qola's rules compile dispatch and entry points of a module, and sources of torch modules,
+and hip_library (//hip) compiles HIP code without a manifest.
 """
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
@@ -236,7 +236,7 @@ compiled_kernels = rule(
         ),
         "_kernels": attr.label(cfg = _sources_transition, default = "//kernels", providers = [CompiledKernelsInfo]),
     },
-    doc = "Compiles a unit by the kernel_objects target of the module qola_compile.",
+    doc = "Compiles a unit by the kernel_objects target of this module.",
     provides = [CompiledKernelsInfo],
 )
 
@@ -277,7 +277,7 @@ double the cost of Bazel's analysis.
 )
 
 def compile_targets(name, sources):
-    """Declares the targets of the module qola_compile.
+    """Declares the one kernel_objects target, and the flag that it reads.
 
     Args:
       name: name of the kernel_objects.

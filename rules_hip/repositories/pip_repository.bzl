@@ -36,7 +36,7 @@ python_library(
 )
 '''
 
-# For python_tool (rules/python.bzl).
+# For python_tool (lib/python.bzl).
 _VERSION = '''
     python_version = "{version}",
     python_version_file = "python_version.txt",'''

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 #: Directories of site-packages in which pip installs HIP's runtime, below lib/: that of AMD's wheel
-#: rocm-sdk-core, and rocm. RUNPATH of the libraries names them, too (rules/private/cc.bzl).
+#: rocm-sdk-core, and rocm. RUNPATH of the libraries names them, too (rules/private/link.bzl).
 PIP_PACKAGES = ("_rocm_sdk_core", "rocm")
 _MISSING = re.compile(r"(libamdhip64\.so\.\d+): cannot open shared object file")
 

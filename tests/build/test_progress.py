@@ -97,7 +97,10 @@ def test_events_of_a_build(tmp_path: Path) -> None:
     feed(reader, 3, id={"progress": {}}, progress=progress)
     assert status.text(13) == "[0 / 1,002] actions; Compiling k0 runs for 12 s; 13 s elapsed"
     assert reader.remaining() == 1002
-    compile = {"label": "@@qola_compile~//:kernels", "primaryOutput": "bazel-out/x/bin/k0.pic.o"}
+    compile = {
+        "label": "@@rules_hip~//kernels:kernels",
+        "primaryOutput": "bazel-out/x/bin/k0.pic.o",
+    }
     feed(
         reader, 22, id={"actionCompleted": compile}, action={"success": True, "type": "QolaCompile"}
     )

@@ -21,7 +21,7 @@ else:
 
 TOP = (
     *("bench", "cmake", "examples", "gfxemu", "manifests", "qola", "qola_base", "qola_lab"),
-    *("rules", "runtime", "tests", "third_party"),
+    *("rules", "rules_hip", "runtime", "tests", "third_party"),
     "tools",
 )
 PATH = re.compile(rf"(?<![\w/.:@-])(?:{'|'.join(TOP)})/[\w./-]+\w")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.rocm.lay_out_sdk import (
+from rules_hip.rocm.lay_out_sdk import (
     LayoutError,
     is_foreign,
     main,

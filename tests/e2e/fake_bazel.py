@@ -101,7 +101,7 @@ def build(target: str) -> bool:
         EVENTS.append({"id": {"progress": {}}, "progress": {"stderr": error_text}})
         return False
     if "broken" in packed:
-        label, name = "@@qola_compile~//:kernels", "broken"
+        label, name = "@@rules_hip~//kernels:kernels", "broken"
     failure = HERE / "fails" / name
     completed: dict[str, Any] = {"success": not failure.exists()}
     output = f"bazel-out/cfg/bin/{name}.pic.o"

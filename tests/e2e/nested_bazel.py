@@ -175,11 +175,16 @@ def check_sbom(output: Path) -> None:
         }, file["fileName"]
 
 
+def places(qola: Path) -> dict[str, Path]:
+    """Return the directory of each module of a checkout or release."""
+    return {"qola": qola, "rules_hip": qola / "rules_hip"}
+
+
 def overrides(qola: Path) -> str:
     """Return the lines of a MODULE.bazel that take qola from a directory."""
     return "\n".join(
         f'local_path_override(module_name = "{name}", path = "{place}")'
-        for name, place in {"qola": qola, "rules_hip": qola / "rules_hip"}.items()
+        for name, place in places(qola).items()
     )
 
 
@@ -319,9 +324,10 @@ def bazel(
     shutil.copytree(source, workspace, ignore=shutil.ignore_patterns("bazel-*"))
     module = workspace / "MODULE.bazel"
     text = module.read_text(encoding="utf-8")
-    module.write_text(
-        re.sub(r'path = "[./]+(/rules/\w+)?"', rf'path = "{qola}\1"', text), encoding="utf-8"
-    )
+    for name, place in places(qola).items():
+        override = rf'(module_name = "{name}",\n    path = )"[^"]*"'
+        text = re.sub(override, rf'\1"{place}"', text)
+    module.write_text(text, encoding="utf-8")
     if qola.is_relative_to("/tmp"):
         # A sandbox has a private /tmp that does not contain a dependency's directory.
         with (workspace / ".bazelrc").open("a", encoding="utf-8") as file:
@@ -356,8 +362,13 @@ def release(*args: str, cwd: Path) -> None:
 
 
 def unpack_release(directory: Path) -> Path:
-    """Build the release archive of this checkout in a directory; return the unpacked directory."""
+    """Build the release's archives in a directory; return the unpacked directory of qola's."""
     release("archive", "--output-dir", ".", cwd=directory)
-    with tarfile.open(directory / f"qola-{__version__}.tar.gz") as tar:
+    return unpack(directory, "qola")
+
+
+def unpack(directory: Path, module: str) -> Path:
+    """Unpack the archive of a module in its directory; return the unpacked directory."""
+    with tarfile.open(directory / f"{module}-{__version__}.tar.gz") as tar:
         tar.extractall(directory, filter="data")
-    return directory / f"qola-{__version__}"
+    return directory / f"{module}-{__version__}"

@@ -122,7 +122,7 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
 def test_no_rocm(workspace: Bazel, tmp_path: Path) -> None:
     """Prevents: the analysis needs ROCm, or a compile error does not name the missing ROCm."""
     absent = "--repo_env=QOLA_ROCM=/no/rocm/here"
-    for option, tag in ((absent, ""), ("--", 'qola.rocm(path = "/no/rocm/here")')):
+    for option, tag in ((absent, ""), ("--", 'hip.toolkit(path = "/no/rocm/here")')):
         workspace.declare(tag)
         workspace.run("build", "--nobuild", option, "//:it")
         text = workspace.failure(option, "//:it")

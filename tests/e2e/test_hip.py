@@ -1,4 +1,4 @@
-"""rules/hip as a dependency of a repository without a manifest."""
+"""rules_hip as a dependency of a repository without a manifest."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.e2e.nested_bazel import QOLA, Bazel, bazel, shared_directory
 @pytest.fixture(scope="module")
 def consumer() -> Iterator[Bazel]:
     """The HIP example."""
-    with bazel(QOLA / "examples/hip") as instance:
+    with bazel(QOLA / "rules_hip/examples/hip") as instance:
         yield instance
 
 
 def test_builds_and_tests(consumer: Bazel) -> None:
-    """Prevents: rules/hip works only in qola's repository; a GPU test fails without GPU."""
+    """Prevents: rules_hip works only in qola's repository; a GPU test fails without GPU."""
     result = consumer.run("test", "//...")
     assert "//:saxpy_test" in result.stdout
     assert "//:saxpy_gpu_test" in result.stdout
@@ -38,7 +38,7 @@ def test_run_emulated(consumer: Bazel) -> None:
 
 def test_another_soname_of_hip(consumer: Bazel) -> None:
     """Prevents: a program runs with another version of HIP's runtime than its soname."""
-    options = ("--@rules_hip//hip:run=emulated", "--@qola//:hip_soname=libamdhip64.so.8")
+    options = ("--@rules_hip//hip:run=emulated", "--@rules_hip//rocm:hip_soname=libamdhip64.so.8")
     result = consumer.run("run", *options, "//:saxpy_program")
     assert "saxpy: 1000 values are right" in result.stdout
     # The script's runtime has only this soname: a program with another one would not start.
@@ -94,21 +94,21 @@ def make_rocm(pinned: Path) -> Path:
     return prefix
 
 
-def test_qola_rocm_selects_an_installation(consumer: Bazel) -> None:
+def test_environment_selects_an_installation(consumer: Bazel) -> None:
     """Prevents: HIP targets ignore QOLA_ROCM, or use a file of the pinned ROCm."""
-    prefix = make_rocm(consumer.repository("qola_rocm_sdk") / "sdk")
+    prefix = make_rocm(consumer.repository("rocm_sdk") / "sdk")
     rocm = f"--repo_env=QOLA_ROCM={prefix}"
     compiler = consumer.run("aquery", rocm, 'mnemonic("QolaCompile", deps(//:main))').stdout
     assert f"{prefix}/bin/hipcc" in compiler
     for soname in ("libamdhip64.so.7", "libamdhip64.so.8"):
-        consumer.run("build", rocm, f"--@qola//:hip_soname={soname}", "//:main")
+        consumer.run("build", rocm, f"--@rules_hip//rocm:hip_soname={soname}", "//:main")
         program = (consumer.workspace / "bazel-bin/main").read_bytes()
         assert set(re.findall(rb"libamdhip64\.so\.\d", program)) == {soname.encode()}
 
 
 def test_other_device_libraries_are_another_compiler(consumer: Bazel) -> None:
     """Prevents: machines with other device libraries share cache entries of kernels."""
-    prefix = make_rocm(consumer.repository("qola_rocm_sdk") / "sdk")
+    prefix = make_rocm(consumer.repository("rocm_sdk") / "sdk")
     library = prefix / "lib/llvm/amdgcn/bitcode/ocml.bc"
     identities = set()
     for content in (library.read_bytes(), library.read_bytes() + bytes(4)):
@@ -116,7 +116,7 @@ def test_other_device_libraries_are_another_compiler(consumer: Bazel) -> None:
         library.unlink()
         library.write_bytes(content)
         consumer.run("build", "--nobuild", f"--repo_env=QOLA_ROCM={prefix}", "//:main")
-        record = (consumer.repository("qola_rocm") / "rocm.json").read_text(encoding="utf-8")
+        record = (consumer.repository("rocm") / "rocm.json").read_text(encoding="utf-8")
         identities.add(json.loads(record)["identity"])
     assert len(identities) == 2
 

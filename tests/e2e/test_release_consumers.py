@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from qola.common.version import __version__
-from tests.e2e.nested_bazel import Bazel, bazel, release, shared_directory, unpack_release
+from tests.e2e.nested_bazel import Bazel, bazel, release, shared_directory, unpack, unpack_release
 
 OVERRIDE = """\
 local_path_override(
@@ -21,8 +21,8 @@ local_path_override(
 )
 
 local_path_override(
-    module_name = "qola_compile",
-    path = "{0}/rules/qola_compile",
+    module_name = "rules_hip",
+    path = "{0}/rules_hip",
 )
 """
 
@@ -42,8 +42,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
     directory = tmp_path_factory.mktemp("release")
     unpacked = unpack_release(directory)
     archive = directory / f"qola-{__version__}.tar.gz"
-    entry = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "nobody"]
-    release(*entry, "--url", archive.as_uri(), cwd=directory)
+    rules_hip = archive.with_name(f"rules_hip-{__version__}.tar.gz")
+    entry = ["entry", "--archive", str(archive), "--archive", str(rules_hip)]
+    entry += ["--registry", "registry", "--owner", "nobody"]
+    release(*entry, "--url", directory.as_uri(), cwd=directory)
     return Release(archive, directory / "registry", unpacked)
 
 
@@ -71,15 +73,19 @@ def test_bazel_dep_only(released: Release, consumer: Bazel) -> None:
     assert answers.count(": -3\n") == 4
 
 
-def test_a_hip_program(released: Release, consumer: Bazel) -> None:
-    """Prevents: the release lacks files of rules/hip or of the emulator's launcher."""
-    source = released.unpacked / "examples/hip"
-    for name in ("BUILD.bazel", "main.cpp", "saxpy.h", "saxpy.hip"):
-        consumer.write(f"hip/{name}", (source / name).read_text(encoding="utf-8"))
-    emulated = "--@rules_hip//hip:run=emulated"
-    registry = f"--registry={released.registry.as_uri()}"
-    result = consumer.run("run", registry, emulated, "//hip:saxpy_program")
-    assert "saxpy: 1000 values are right" in result.stdout
+def test_hip_alone(released: Release, consumer: Bazel) -> None:
+    """Prevents: rules_hip needs qola, or its archive lacks a file of the rules or the emulator."""
+    source = unpack(released.archive.parent, "rules_hip") / "examples/hip"
+    with bazel(source, released.unpacked, shared_directory("hip_alone")) as example:
+        module = (example.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+        example.write("MODULE.bazel", module.partition("local_path_override")[0])
+        registry = f"--registry={released.registry.as_uri()}"
+        graph = example.run("mod", registry, "graph").stdout
+        assert "rules_hip@" in graph
+        assert "qola@" not in graph
+        emulated = "--@rules_hip//hip:run=emulated"
+        result = example.run("run", registry, emulated, "//:saxpy_program")
+        assert "saxpy: 1000 values are right" in result.stdout
 
 
 def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> None:
@@ -114,4 +120,4 @@ def test_a_clone_and_a_consumer_have_the_same_keys(released: Release, consumer: 
     assert clone_keys == consumer_keys
     # Paths do not name the repositories of the manifest and of AITER: consumers choose their names.
     repositories = set(re.findall(r"external/([^/]+)/", str(clone_keys)))
-    assert {re.split("[~+]", name)[0] for name in repositories} == {"qola_compile"}
+    assert {re.split("[~+]", name)[0] for name in repositories} == {"rules_hip"}

@@ -21,7 +21,7 @@ from tools.remote.reapi import Server, reapi_server
 # Platform properties of every action, local or remote.
 PROPERTIES = {"ISA": "x86-64", "OSFamily": "linux"}
 TARGETS = """
-load("@qola//rules/hip:defs.bzl", "hip_library")
+load("@rules_hip//hip:defs.bzl", "hip_library")
 load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
 load("@rules_cc//cc:defs.bzl", "cc_shared_library")
 

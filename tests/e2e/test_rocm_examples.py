@@ -1,4 +1,4 @@
-"""Build AMD's unchanged examples with rules/hip, and run their checks on the emulator.
+"""Build AMD's unchanged examples with rules_hip, and run their checks on the emulator.
 
 QOLA_TEST_ROCM_EXAMPLES names a checkout. If it is not set, git fetches the pinned commit.
 """
@@ -24,7 +24,7 @@ SINGLE = (
 APPLICATIONS = ("bitonic_sort", "floyd_warshall", "histogram", "prefix_sum")
 
 _HEAD = """
-load("@qola//rules/hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
+load("@rules_hip//hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 cc_library(name = "common", hdrs = glob(["Common/*.hpp"]), includes = ["Common"])
@@ -100,9 +100,9 @@ def checkout(directory: Path) -> Path:
 
 
 def test_examples(tmp_path: Path) -> None:
-    """Prevents: rules/hip and the emulator work only for programs of this repository."""
+    """Prevents: rules_hip and the emulator work only for programs of this repository."""
     source = checkout(tmp_path)
-    with bazel(QOLA / "examples/hip") as nested:
+    with bazel(QOLA / "rules_hip/examples/hip") as nested:
         for name in ("HIP-Basic", "Applications", "Common"):
             shutil.copytree(source / name, nested.workspace / name)
         nested.write("BUILD.bazel", build_file())

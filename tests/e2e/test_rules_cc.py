@@ -1,4 +1,4 @@
-"""rules/hip with newer versions of rules_cc than Debian packages.
+"""rules_hip with newer versions of rules_cc than Debian packages.
 
 QOLA_TEST_RULES_CC names a directory with clones of rules_cc and bazel_features. If it is not set,
 git fetches their tags.
@@ -62,14 +62,14 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def consumer() -> Iterator[Bazel]:
     """The HIP example with a separate output base, because its repositories differ."""
-    with bazel(QOLA / "examples/hip", directory=shared_directory("rules_cc")) as instance:
+    with bazel(QOLA / "rules_hip/examples/hip", directory=shared_directory("rules_cc")) as instance:
         yield instance
         instance.run("shutdown")
 
 
 @pytest.mark.parametrize("version", RULES_CC)
 def test_example(version: str, features: Path, consumer: Bazel, tmp_path: Path) -> None:
-    """Prevents: rules/hip loads or runs only with the rules_cc that Debian packages."""
+    """Prevents: rules_hip loads or runs only with the rules_cc that Debian packages."""
     place = tmp_path / "rules_cc"
     rules_cc = checkout("bazelbuild", "rules_cc", version, RULES_CC[version], place)
     replace_versions(rules_cc)

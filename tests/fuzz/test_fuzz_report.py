@@ -133,7 +133,7 @@ def make_log(rng: random.Random) -> str:
         "mnemonic": "QolaCompile",
         "metrics": {"totalTime": "2.5s", "queueTime": "1s", "startTime": "2026-01-31T00:00:00Z"},
         "runner": rng.choice(("linux-sandbox", "disk cache hit")),
-        "targetLabel": "@@qola_compile~//:kernels",
+        "targetLabel": "@@rules_hip~//kernels:kernels",
         "platform": {"properties": [{"name": "a", "value": "b"}]},
         "actualOutputs": [
             {"path": "bin/fwd_d192.pic.o", "digest": {"hash": "00", "sizeBytes": "7"}}

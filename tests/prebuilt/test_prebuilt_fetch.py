@@ -568,7 +568,7 @@ def test_bazelrc_files_are_ignored(user: User, command: str, arguments: tuple[st
 
 BAZEL_OUTPUT = """\
 INFO: Invocation ID: 7
-ERROR: An error occurred during the fetch of repository 'qola_rocm':
+ERROR: An error occurred during the fetch of repository 'rocm':
    Traceback (most recent call last):
 \tFile "/rocm_repository.bzl", line 95, column 13, in _local
 \t\tfail(finding(

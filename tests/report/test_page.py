@@ -50,7 +50,7 @@ def make_log(plan: Plan) -> str:
                 "startTime": f"{DATE}T10:11:1{number % 9}Z",
             },
             "runner": "linux-sandbox" if number % 3 else "disk cache hit",
-            "listedOutputs": [f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o"],
+            "listedOutputs": [f"bazel-out/cfg/bin/external/rules_hip~/kernels/{name}.pic.o"],
         }
         for number, name in enumerate(names)
     ]

@@ -117,7 +117,7 @@ def test_libraries_of_a_bundle(tmp_path: Path) -> None:
 
 def log_entry(name: str, total_time: str, **changes: Any) -> dict[str, Any]:
     """Return a log entry of a compile."""
-    output = file(f"bazel-out/cfg/bin/external/qola_compile~/{name}.pic.o", "o")
+    output = file(f"bazel-out/cfg/bin/external/rules_hip~/kernels/{name}.pic.o", "o")
     fields = {"mnemonic": "QolaCompile", "metrics": {"totalTime": total_time}}
     return entry(f"@@k//fwd:{name}", [file(f"{name}.cpp", "c")], [output], **fields | changes)
 

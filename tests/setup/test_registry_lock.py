@@ -26,7 +26,7 @@ def test_requested_modules_are_locked() -> None:
     hashes = lock()["registryFileHashes"]
     text = (ROOT / "MODULE.bazel").read_text("utf-8")
     overridden = re.findall(r'local_path_override\(\n    module_name = "(\w+)"', text)
-    assert "qola_compile" in overridden
+    assert "rules_hip" in overridden
     requested = [(name, version) for name, version in make_registry.dependencies(text)]
     assert len(requested) > 1
     for name, version in requested:

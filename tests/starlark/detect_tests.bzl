@@ -69,7 +69,7 @@ def _failed_command_test(ctx):
     failed = struct(return_code = 127, stderr = "libnuma.so.1: cannot open\nEOF\n", stdout = "HIP version: 7\n")
     text = failed_command("/my/bin/hipcc", "--version", failed)
     asserts.equals(env, "/my/bin/hipcc --version: exit code 127\nlibnuma.so.1: cannot open\nEOF", text)
-    script = missing_rocm("QOLA_ROCM=/my", [text], "qola~~qola~qola_rocm").split("\n")
+    script = missing_rocm("QOLA_ROCM=/my", [text], "rules_hip~~hip~rocm").split("\n")
     asserts.equals(env, ["EOF", "exit 1", ""], script[-3:])
     asserts.equals(env, 1, len([line for line in script if line == "EOF"]), "a text that ends the document")
     for line in ["  place:    QOLA_ROCM=/my", "            libnuma.so.1: cannot open"]:

@@ -2,8 +2,8 @@
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_library", "cc_shared_library")
-load("//rules:defs.bzl", "qola_cc_library")
 load("@rules_hip//hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
+load("//rules:defs.bzl", "qola_cc_library")
 load(":actions.bzl", "action_of", "archs_of", "has_all")
 load(":refusal_tests.bzl", "refused_test")
 

@@ -119,11 +119,13 @@ class _Globals(dict[str, Any]):
     def _load(self, label: str, *names: str, **renamed: str) -> None:
         symbols = {name: name for name in names} | renamed
         label = re.sub("^@qola//", "//", label)
-        if label.startswith("@"):
+        if label.startswith("@") and not label.startswith("@rules_hip//"):
             self.update({name: self._rule(symbol) for name, symbol in symbols.items()})
             return
         directory, _, file = label.rpartition(":")
-        place = ROOT / directory.removeprefix("//") if directory else self._file.parent
+        of_hip = label.startswith("@") or (ROOT / "rules_hip") in self._file.parents
+        root = ROOT / "rules_hip" if of_hip else ROOT
+        place = root / directory.partition("//")[2] if directory else self._file.parent
         loaded = _evaluate(place / file, self._package)
         self.update({name: loaded[symbol] for name, symbol in symbols.items()})
 

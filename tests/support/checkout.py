@@ -19,7 +19,11 @@ def checkout_root() -> Path:
         return Path(__file__).resolve().parents[2]
     links = Path(listed).absolute().parent / "files"
     root = Path(os.environ["TEST_TMPDIR"], "checkout")
-    for name in Path(listed).read_text(encoding="utf-8").splitlines():
+    for line in Path(listed).read_text(encoding="utf-8").splitlines():
+        name, _, target = line.partition(" -> ")
         (root / name).parent.mkdir(parents=True, exist_ok=True)
+        if target:
+            (root / name).symlink_to(target)
+            continue
         shutil.copy(links / f"{name}.link", root / name)
     return root

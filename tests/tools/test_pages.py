@@ -268,17 +268,15 @@ def test_starlark_blocks_can_be_pasted(page: Path) -> None:
     found = starlark_blocks(page)
     for block in found:
         assert wrong_attributes(block) == []
-        for file, names in re.findall(r'load\("@qola//([^"]+)"((?:, *"\w+")+)\)', block):
-            text = text_of(file.replace(":", "/"))
+        load = r'load\("@(qola|rules_hip)//([^"]+)"((?:, *"\w+")+)\)'
+        for module, file, names in re.findall(load, block):
+            place = file.replace(":", "/")
+            text = text_of(place if module == "qola" else f"rules_hip/{place}")
             for name in re.findall(r'"(\w+)"', names):
                 assert re.search(rf"^(?:def )?_?{name}\b|^ +{name} = ", text, re.MULTILINE), name
     text = "\n".join(found)
     # Repositories of manifests are declared by the reader.
-    used = set(re.findall(r'"@(qola_rocm\w*)//', text))
-    used |= set(re.findall(r"^\| Label in `@(\w+)`", page.read_text("utf-8"), re.MULTILINE))
-    calls = re.findall(r"use_repo\(qola,([^)]*)\)", text)
-    visible = {name for call in calls for name in re.findall(r"\w+", call)}
-    assert used - visible == set()
+    assert not re.search(r'"@rocm\w*//', text), "no use_repo(hip, ...): name @rules_hip//rocm"
 
 
 def test_wrong_attributes_are_found() -> None:
@@ -448,11 +446,14 @@ def wrong_bazel_words(words: Sequence[str]) -> list[str]:
     wrong = []
     for word in words:
         option, _, value = word.partition("=")
-        flag = re.fullmatch(r"--(?:@qola)?//([\w/]*):(\w+)", option)
+        flag = re.fullmatch(r"--(?:@(?:qola|(rules_hip)))?//([\w/]*):(\w+)", option)
         if option == "--config":
             exists = value in configs
         elif flag:
-            exists = targets(flag[1])[flag[2]]["kind"].endswith(("_flag", "_setting"))
+            package = "/".join(filter(None, (flag[1], flag[2])))
+            # An alias stands for a flag of rules_hip.
+            kinds = ("_flag", "_setting", "alias")
+            exists = targets(package)[flag[3]]["kind"].endswith(kinds)
         else:
             continue
         wrong += [] if exists else [word]
@@ -566,9 +567,12 @@ def test_build_settings_are_documented() -> None:
     """Prevents: a build flag that is only visible in BUILD files."""
     page = text_of("docs/reference/settings.md")
     declared = r'\w+_flag\(\s*name = "(\w+)"'
-    files = {"": "rules/private/settings.bzl", "rules/rocm": "rules/rocm/BUILD.bazel"}
+    files = {
+        "qola//": "rules/private/settings.bzl",
+        **{f"rules_hip//{name}": f"rules_hip/{name}/BUILD.bazel" for name in ("hip", "rocm")},
+    }
     flags = [
-        f"--@qola//{package}:{name}"
+        f"--@{package}:{name}"
         for package, file in files.items()
         for name in re.findall(declared, text_of(file))
     ]
@@ -586,6 +590,8 @@ def test_documented_messages_exist() -> None:
         "gfxemu/**/*.cpp",
         "rules/**/*.bzl",
         "rules/**/*.sh",
+        "rules_hip/*/*.bzl",
+        "rules_hip/*/*.sh",
     )
     code = "\n".join(file.read_text("utf-8") for glob in globs for file in ROOT.glob(glob))
     page = text_of("docs/guide/troubleshooting.md")

@@ -47,13 +47,9 @@ def read_source(registry: Path) -> dict[str, Any]:
 def test_versions_agree() -> None:
     """Prevents: a release whose module and Python package have different versions."""
     assert module_of((ROOT / "MODULE.bazel").read_text()) == ("qola", __version__)
-    compile_module = (ROOT / "rules/qola_compile/MODULE.bazel").read_text()
-    assert module_of(compile_module) == ("qola_compile", __version__)
-    for text, name in (
-        (compile_module, "qola"),
-        ((ROOT / "MODULE.bazel").read_text(), "qola_compile"),
-    ):
-        assert f'bazel_dep(name = "{name}", version = "{__version__}")' in text
+    assert module_of((ROOT / "rules_hip/MODULE.bazel").read_text()) == ("rules_hip", __version__)
+    dependency = f'bazel_dep(name = "rules_hip", version = "{__version__}")'
+    assert dependency in (ROOT / "MODULE.bazel").read_text()
     for part in ("gfxemu", "qola_base"):
         text = (ROOT / part / "pyproject.toml").read_text()
         assert f'\nversion = "{__version__}"\n' in text
@@ -64,7 +60,7 @@ def test_versions_agree() -> None:
 
 DIRECTORIES = (
     *("gfxemu", "manifests", "qola", "qola_base", "qola_lab"),
-    *("rules", "runtime", "third_party", "tools"),
+    *("rules", "rules_hip", "runtime", "third_party", "tools"),
 )
 
 
@@ -86,6 +82,8 @@ def test_content(archive: Path) -> None:
             if path.is_file() and not {"__pycache__", "tests"} & {*path.relative_to(ROOT).parts}
         }
     assert expected <= members.keys()
+    # Links are followed: a consumer that unpacks only this directory needs their files.
+    assert {"rules_hip/gfxemu/engine.c", "rules_hip/tools/setup/ownership.sh"} <= members.keys()
     modules = ("examples/bazel/", "tests/e2e/own_rocm/", "tests/e2e/two_pins/")
     shipped = (*modules, "tests/manifests/", "tests/servers/")
     assert all(f"{module}MODULE.bazel" in members for module in modules)
@@ -114,7 +112,8 @@ def test_archive_is_reproducible(archive: Path, tmp_path: Path) -> None:
 def test_entry(archive: Path, tmp_path: Path) -> None:
     """Prevents: an entry that Bazel refuses because of a wrong digest, prefix or placeholder."""
     registry = tmp_path / "registry"
-    write_entries(archive, registry, VALUES, "")
+    rules_hip = archive.with_name(f"rules_hip-{__version__}.tar.gz")
+    write_entries([archive, rules_hip], registry, VALUES, "")
     entry_source = read_source(registry)
     digest = base64.b64encode(hashlib.sha256(archive.read_bytes()).digest()).decode()
     name = f"qola-{__version__}.tar.gz"
@@ -125,15 +124,11 @@ def test_entry(archive: Path, tmp_path: Path) -> None:
     }
     with tarfile.open(archive) as tar:
         assert {m.name.split("/")[0] for m in tar} == {entry_source["strip_prefix"]}
-    compile = registry / "modules/qola_compile" / __version__
-    compile_source = json.loads((compile / "source.json").read_text(encoding="utf-8"))
-    assert compile_source == {
-        **entry_source,
-        "strip_prefix": f"qola-{__version__}/rules/qola_compile",
-    }
-    assert (compile / "MODULE.bazel").read_bytes() == (
-        ROOT / "rules/qola_compile/MODULE.bazel"
-    ).read_bytes()
+    hip = registry / "modules/rules_hip" / __version__
+    hip_source = json.loads((hip / "source.json").read_text(encoding="utf-8"))
+    assert hip_source["strip_prefix"] == f"rules_hip-{__version__}"
+    assert hip_source["url"] == entry_source["url"].replace("qola-", "rules_hip-")
+    assert (hip / "MODULE.bazel").read_bytes() == (ROOT / "rules_hip/MODULE.bazel").read_bytes()
     directory = registry / "modules/qola"
     assert not [p for p in registry.rglob("*") if p.is_file() and "{OWNER}" in p.read_text()]
     assert (directory / __version__ / "MODULE.bazel").read_bytes() == (
@@ -151,13 +146,16 @@ def test_release_is_never_changed(
     registry = tmp_path / "registry"
     known = registry / "modules/qola/metadata.json"
     known.parent.mkdir(parents=True)
-    known.write_text(json.dumps({"versions": ["0.0.9"], "yanked_versions": {"0.0.9": "broken"}}))
+    known.write_text(
+        json.dumps({"versions": ["0.0.9", "0.10.0"], "yanked_versions": {"0.0.9": "broken"}})
+    )
     command = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "me"]
-    url = "https://example.org/qola.tar.gz"
+    url = "https://example.org/files"
     assert main([*command, "--url", url]) == 0
-    assert read_source(registry)["url"] == url
+    assert read_source(registry)["url"] == f"{url}/{archive.name}"
     metadata = json.loads(known.read_text())
-    assert metadata["versions"] == ["0.0.9", __version__]
+    # In Bazel's order, which the registry checks.
+    assert metadata["versions"] == ["0.0.9", __version__, "0.10.0"]
     assert metadata["yanked_versions"] == {"0.0.9": "broken"}
     before = {p: p.read_bytes() for p in registry.rglob("*") if p.is_file()}
     assert main(command) == 1
@@ -174,7 +172,7 @@ def test_archive_of_another_project(
     write_archive({"README.md": tmp_path / "file"}, tmp_path / "x.tar.gz", "x")
     command = ["entry", "--archive", "x.tar.gz", "--registry", "registry", "--owner", "me"]
     assert main(command) == 1
-    assert "no .bcr/metadata.template.json, .bcr/presubmit.yml" in capsys.readouterr().err
+    assert "no .bcr/metadata.template.json" in capsys.readouterr().err
     assert not (tmp_path / "registry").exists()
 
 
@@ -184,21 +182,19 @@ def test_modules_of_a_release() -> None:
     assert [f"{root}/" if root != "." else "" for root in roots] == list(MODULES)
 
 
-def test_presubmit_of_the_registry(archive: Path) -> None:
-    """Prevents: a presubmit whose test module is not in the archive, or uses another qola."""
-    presubmit = yaml.safe_load((ROOT / ".bcr/presubmit.yml").read_text())
+@pytest.mark.parametrize("root", MODULES)
+def test_presubmit_of_the_registry(archive: Path, root: str) -> None:
+    """Prevents: a presubmit whose test module is not in the archive, or uses another module."""
+    presubmit = yaml.safe_load((ROOT / ".bcr" / root / "presubmit.yml").read_text())
     module = presubmit["bcr_test_module"]
-    with tarfile.open(archive) as tar:
-        top = f"qola-{__version__}/{module['module_path']}"
+    name = root.rstrip("/") or "qola"
+    with tarfile.open(archive.with_name(f"{name}-{__version__}.tar.gz")) as tar:
+        top = f"{name}-{__version__}/{module['module_path']}"
         file = tar.extractfile(f"{top}/MODULE.bazel")
         assert file is not None
         text = file.read().decode()
-    override = 'local_path_override(\n    module_name = "qola",\n    path = "../..",\n)'
+    override = f'local_path_override(\n    module_name = "{name}",\n    path = "../..",\n)'
     assert override in text
     assert os.path.normpath(os.path.join(module["module_path"], "../..")) == "."
     for task in module["tasks"].values():
         assert task["build_targets"]
-        assert task["platform"] == "${{ platform }}"
-        assert task["bazel"] == "${{ bazel }}"
-    major = (ROOT / ".bazelversion").read_text().split(".")[0]
-    assert f"{major}.x" in module["matrix"]["bazel"]

@@ -1,9 +1,9 @@
 """Objects of single sources, compiled as those of modules are."""
 
 load("@rules_cc//cc:defs.bzl", "CcInfo")
-load("//rules/private:torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")  # buildifier: disable=bzl-visibility
 load("@rules_hip//lib:transitions.bzl", "kernel_transition")
 load("@rules_hip//rocm:flags.bzl", "SMALL_HOST_CODE")
+load("//rules/private:torch_source.bzl", "TORCH_FLAGS", "torch_deps", "torch_source")  # buildifier: disable=bzl-visibility
 
 # The very transition that libraries are built under.
 

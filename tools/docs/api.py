@@ -34,7 +34,7 @@ _HIP_RULES = """\
 ## HIP rules
 
 ```starlark
-load("@qola//rules/hip:defs.bzl", ...)
+load("@rules_hip//hip:defs.bzl", ...)
 ```
 
 The guide is [hip.md](../guide/hip.md).
@@ -47,19 +47,23 @@ For rules of your own that take a `qola_library`, a `hip_library`, or kernels in
 
 
 def render(
-    defs: Mapping[str, Any], extensions: Mapping[str, Any], hip_defs: Mapping[str, Any]
+    defs: Mapping[str, Any],
+    extensions: Mapping[str, Any],
+    hip_defs: Mapping[str, Any],
+    hip_extensions: Mapping[str, Any],
 ) -> str:
     """Return the page.
 
     Args:
         defs: ModuleInfo of rules/defs.bzl, as read_module returns it.
-        hip_defs: ModuleInfo of rules/hip/defs.bzl.
+        hip_defs: ModuleInfo of rules_hip/hip/defs.bzl.
 
     Raises:
         ValueError: a public symbol has no docstring.
     """
     parts = [_HEAD, _TAGS]
-    for extension in extensions["module_extension_info"]:
+    both = (extensions, hip_extensions)
+    for extension in (one for module in both for one in module["module_extension_info"]):
         parts.append(_text(extension["extension_name"], extension["doc_string"]))
         for tag in sorted(extension["tag_class"], key=lambda tag: str(tag["tag_name"])):
             name = f"{extension['extension_name']}.{tag['tag_name']}"

@@ -21,11 +21,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--extensions", required=True, type=Path, help="ModuleInfo of rules/extensions.bzl"
     )
     parser.add_argument(
-        "--hip-defs", required=True, type=Path, help="ModuleInfo of rules/hip/defs.bzl"
+        "--hip-defs", required=True, type=Path, help="ModuleInfo of rules_hip/hip/defs.bzl"
+    )
+    parser.add_argument(
+        "--hip-extensions",
+        required=True,
+        type=Path,
+        help="ModuleInfo of rules_hip/hip/extensions.bzl",
     )
     args = parser.parse_args(argv)
     reference = Path(os.environ["BUILD_WORKSPACE_DIRECTORY"], "docs/reference")
-    modules = (read_module(p.read_bytes()) for p in (args.defs, args.extensions, args.hip_defs))
+    files = (args.defs, args.extensions, args.hip_defs, args.hip_extensions)
+    modules = (read_module(p.read_bytes()) for p in files)
     for name, text in {"api.md": api.render(*modules), **render_pages(reference)}.items():
         (reference / name).write_text(text, encoding="utf-8")
     return 0

@@ -1,4 +1,4 @@
-"""Makes a release: `archive` packs this checkout, `entry` adds an archive to a Bazel registry.
+"""Makes a release: `archive` packs the modules of a checkout, `entry` adds them to a registry.
 
 Equal files give equal bytes: names are sorted, the owner is 0:0, the time 0. The compressed bytes
 depend on the zlib of the Python that runs this.
@@ -55,12 +55,14 @@ LEFT_OUT = ("__pycache__", "_ruleset")
 #: Tests of the parts, and what pip leaves there.
 NOT_SHIPPED = (
     *("gfxemu/build/", "gfxemu/tests/", "qola_base/build/", "qola_lab/tests/"),
-    "runtime/tests/",
+    *("runtime/tests/", "rules_hip/gfxemu/build/", "rules_hip/gfxemu/tests/"),
+    "rules_hip/qola_base/build/",
 )
 
 TEMPLATES = ".bcr"
-#: The modules of a release: directories of the archive, as in .bcr/config.yml.
-MODULES = ("", "rules/qola_compile/")
+#: The modules of a release: directories of the checkout, as in .bcr/config.yml. Each has an archive
+#: of its own; that of qola has all.
+MODULES = ("", "rules_hip/")
 _FROM_TEMPLATES = ("metadata.template.json", "presubmit.yml", "source.template.json")
 
 
@@ -86,22 +88,46 @@ def module_of(module_file: str) -> tuple[str, str]:
     raise ReleaseError('MODULE.bazel: expected module(name = "...", version = "...")')
 
 
-def release_files(root: Path) -> dict[str, Path]:
-    """Return the files of a checkout that a release contains, by name in the archive."""
-    found = [root / name for name in FILES]
+def release_files(root: Path, module: str = "") -> dict[str, Path]:
+    """Return the files of a checkout that the archive of a module contains, by name in the archive.
+
+    Args:
+        module: one of MODULES. Links in its directory are followed.
+    """
+    if module:
+        files = {"LICENSE": root / "LICENSE", **_below(root, module)}
+        files |= {
+            f"{TEMPLATES}/{module}{name}": root / TEMPLATES / module / name
+            for name in _FROM_TEMPLATES
+        }
+        return {name.replace(module, "", 1): path for name, path in files.items()}
+    files = {name: root / name for name in FILES}
     for directory in DIRECTORIES:
-        found += [path for path in (root / directory).rglob("*") if path.is_file()]
-    names = {path.relative_to(root): path for path in found}
-    return {
-        name.as_posix(): path
-        for name, path in names.items()
+        files |= _below(root, directory)
+    return files
+
+
+def _below(root: Path, directory: str) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for place, directories, names in os.walk(root / directory, followlinks=True):
         # Links such as bazel-bin lead out of the checkout.
-        if not any(
-            part in LEFT_OUT or part.startswith("bazel-") or part.endswith(".egg-info")
-            for part in name.parts
-        )
-        and not name.as_posix().startswith(NOT_SHIPPED)
-    }
+        directories[:] = [
+            name
+            for name in directories
+            if name not in LEFT_OUT
+            and not name.startswith("bazel-")
+            and not name.endswith(".egg-info")
+        ]
+        for name in names:
+            path = Path(place, name)
+            shown = path.relative_to(root).as_posix()
+            if (
+                path.is_file()
+                and not name.startswith("bazel-")
+                and not shown.startswith(NOT_SHIPPED)
+            ):
+                found[shown] = path
+    return found
 
 
 def write_archive(files: Mapping[str, Path], output: Path, prefix: str) -> None:
@@ -148,31 +174,39 @@ def metadata_json(template: str, values: Mapping[str, str], before: str) -> dict
             f"the registry has version {values['VERSION']} already; "
             "a release never changes: raise the version in MODULE.bazel"
         )
-    # Published versions stay, regardless of the template.
-    metadata["versions"] = [*old.get("versions", []), values["VERSION"]]
+    # Published versions stay, regardless of the template. The registry requires Bazel's order.
+    metadata["versions"] = sorted([*old.get("versions", []), values["VERSION"]], key=_in_order)
     metadata["yanked_versions"] = old.get("yanked_versions", {})
     return metadata
 
 
-def write_entries(archive: Path, registry: Path, values: Mapping[str, str], url: str) -> list[Path]:
-    """Add the modules of an archive to a registry (https://bazel.build/external/registry).
+def _in_order(version: str) -> tuple[tuple[tuple[bool, int | str], ...], bool, str]:
+    """Return a version's place among others: numbers by value, a release after its pre-releases."""
+    release, _, before = version.partition("-")
+    parts = tuple(
+        (not part.isdigit(), int(part) if part.isdigit() else part) for part in release.split(".")
+    )
+    return parts, not before, before
+
+
+def write_entries(
+    archives: Sequence[Path], registry: Path, values: Mapping[str, str], url: str
+) -> list[Path]:
+    """Add the modules of archives to a registry (https://bazel.build/external/registry).
 
     Args:
         registry: its directory, created if missing.
-        values: OWNER and REPO for the templates, which are in the archive.
-        url: URL of the archive, "" for the template's.
+        values: OWNER and REPO for the templates, which are in the archives.
+        url: URL of the archives' directory, "" for the templates'.
 
     Returns:
-        The directory of the version of each of MODULES.
+        The directory of the version of each module.
 
     Raises:
-        ReleaseError: see module_of and metadata_json, or a template is missing in the archive. The
+        ReleaseError: see module_of and metadata_json, or a template is missing in an archive. The
             registry is unchanged.
     """
-    content = archive.read_bytes()
-    names = [f"{TEMPLATES}/{root}{name}" for root in MODULES for name in _FROM_TEMPLATES]
-    texts = _texts(archive, [*(f"{root}MODULE.bazel" for root in MODULES), *names])
-    entries = [_entry(texts, root, registry, values, content, url) for root in MODULES]
+    entries = [_entry(archive, registry, values, url) for archive in archives]
     for entry in entries:
         _write_entry(entry)
     if not (registry / "bazel_registry.json").exists():
@@ -189,28 +223,21 @@ class _Entry:
     metadata: str
 
 
-def _entry(
-    texts: Mapping[str, str],
-    root: str,
-    registry: Path,
-    values: Mapping[str, str],
-    archive: bytes,
-    url: str,
-) -> _Entry:
-    """Return the entry of the module in the archive's directory `root`."""
-    templates = {name: texts[f"{TEMPLATES}/{root}{name}"] for name in _FROM_TEMPLATES}
-    module_file = texts[f"{root}MODULE.bazel"]
-    name, version = module_of(module_file)
+def _entry(archive: Path, registry: Path, values: Mapping[str, str], url: str) -> _Entry:
+    """Return the entry of an archive's module."""
+    texts = _texts(archive, ["MODULE.bazel", *(f"{TEMPLATES}/{name}" for name in _FROM_TEMPLATES)])
+    templates = {name: texts[f"{TEMPLATES}/{name}"] for name in _FROM_TEMPLATES}
+    name, version = module_of(texts["MODULE.bazel"])
     values = {**values, "VERSION": version, "TAG": f"v{version}"}
     module = registry / "modules" / name
     known = module / "metadata.json"
     before = known.read_text(encoding="utf-8") if known.exists() else ""
     metadata = metadata_json(templates["metadata.template.json"], values, before)
-    source = source_json(templates["source.template.json"], values, archive)
+    source = source_json(templates["source.template.json"], values, archive.read_bytes())
     if url:
-        source["url"] = url
+        source["url"] = f"{url.rstrip('/')}/{archive.name}"
     files = {
-        "MODULE.bazel": module_file,
+        "MODULE.bazel": texts["MODULE.bazel"],
         "presubmit.yml": templates["presubmit.yml"],
         "source.json": _json(source),
     }
@@ -262,12 +289,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="release", description=__doc__)
     commands = parser.add_subparsers(required=True, dest="command")
-    packer = commands.add_parser("archive", help="pack this checkout as <module>-<version>.tar.gz")
+    packer = commands.add_parser(
+        "archive", help="pack each module of this checkout as <module>-<version>.tar.gz"
+    )
     packer.add_argument("--output-dir", default="dist", type=Path, help="default: dist")
-    entry = commands.add_parser("entry", help="add an archive to a registry")
-    entry.add_argument("--archive", required=True, type=Path)
+    entry = commands.add_parser("entry", help="add archives to a registry")
+    entry.add_argument(
+        "--archive",
+        required=True,
+        type=Path,
+        action="append",
+        help="of a module; repeat it for each",
+    )
     entry.add_argument("--registry", required=True, type=Path, help="its directory")
-    entry.add_argument("--url", default="", help="URL of the archive; default: the template's")
+    entry.add_argument(
+        "--url", default="", help="URL of the archives' directory; default: the template's"
+    )
     entry.add_argument("--owner", required=True, help="owner of the repository, for the templates")
     entry.add_argument("--repo", default="qola", help="name of the repository (default: qola)")
     args = parser.parse_args(argv)
@@ -276,11 +313,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if args.command == "archive":
             root = os.environ.get("BUILD_WORKSPACE_DIRECTORY")
-            print(_archive(Path(root) if root else _ROOT, here / args.output_dir))
+            for module in MODULES:
+                print(_archive(Path(root) if root else _ROOT, module, here / args.output_dir))
         else:
             values = {"OWNER": args.owner, "REPO": args.repo}
-            archive, registry = here / args.archive, here / args.registry
-            for target in write_entries(archive, registry, values, args.url):
+            archives, registry = [here / name for name in args.archive], here / args.registry
+            for target in write_entries(archives, registry, values, args.url):
                 print(target / "source.json")
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -291,13 +329,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def _archive(root: Path, output: Path) -> str:
-    """Pack a checkout; return a line in the format of sha256sum."""
-    name, version = module_of((root / "MODULE.bazel").read_text(encoding="utf-8"))
+def _archive(root: Path, module: str, output: Path) -> str:
+    """Pack a module of a checkout; return a line in the format of sha256sum."""
+    name, version = module_of((root / module / "MODULE.bazel").read_text(encoding="utf-8"))
     output.mkdir(parents=True, exist_ok=True)
     archive = output / f"{name}-{version}.tar.gz"
     aside = archive.with_suffix(".new")
-    write_archive(release_files(root), aside, f"{name}-{version}")
+    write_archive(release_files(root, module), aside, f"{name}-{version}")
     os.replace(aside, archive)
     return f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive}"
 

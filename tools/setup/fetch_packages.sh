@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fetch_packages.sh LOCK: fetches what this machine's apt sources, or QOLA_DEBIAN_MIRROR, have of a lock's packages into
 # the current directory, by apt, which knows its own proxies and credentials. What is missing or wrong is told, and is
-# no failure: rules/private/repositories/debian_packages.bzl, which runs it, asks others then.
+# no failure: rules_hip/repositories/debian_packages.bzl, which runs it, asks others then.
 set -euo pipefail
 readonly LOCK=$1
 say() { printf '%s\n' "$*" >&2; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # unpack_packages.sh ROOT DEB...: unpacks Debian packages into ROOT so that what is in it holds together wherever ROOT
-# is moved. Without DEBs only the latter, for what was unpacked by other means. rules/private/repositories/debian_packages.bzl runs
+# is moved. Without DEBs only the latter, for what was unpacked by other means. rules_hip/repositories/debian_packages.bzl runs
 # it; a changed file unpacks anew.
 set -euo pipefail
 root=$1

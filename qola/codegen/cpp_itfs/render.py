@@ -24,7 +24,7 @@ _PLACE = "the functions of csrc/cpp_itfs"
 _OFFLOAD = "--offload-arch="
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 """The name of a function in C, of which a file, a target and a linker script are made."""
-#: OPTIONAL_FLAGS of rules/rocm/flags.bzl: each compile has those that its compiler accepts, and
+#: OPTIONAL_FLAGS of rules_hip/rocm/flags.bzl: each compile has those that its compiler accepts, and
 #: LLVM refuses an option that is given twice.
 OPTIONAL_FLAGS = (
     "-fgpu-flush-denormals-to-zero",

@@ -1,8 +1,8 @@
 """Repositories of AITER source trees: from a wheel, from git, or a local directory, with patches applied."""
 
 load("@rules_hip//lib:finding.bzl", "finding")
-load(":run_qola.bzl", "PACKAGES_ATTRS", "run_qola")
 load("@rules_hip//repositories:progress.bzl", "report_step")
+load(":run_qola.bzl", "PACKAGES_ATTRS", "run_qola")
 
 _BUILD = '''# Written by @qola//rules/private/repositories:aiter.bzl.
 # Every file is a target: a header set names only the files that it includes.

@@ -25,9 +25,17 @@ def _is_ours(name):
     """Whether .gitignore has no line for a file or directory."""
     return name not in ["__pycache__", "_ruleset"] and not name.startswith("bazel-") and not name.endswith((".pyc", ".egg-info"))
 
+def _link(path, place, depth, root):
+    """Returns the target of a link to a directory of the checkout, relative to the link; None for another path."""
+    real = str(path.realpath)
+    if real == place or not path.is_dir or not real.startswith(root + "/"):
+        return None
+    return "../" * depth + real.removeprefix(root + "/")
+
 def _checkout_impl(rctx):
     root = rctx.workspace_root
     names = []
+    links = []
     directories = []
     for path in root.readdir():
         if not path.is_dir:
@@ -45,7 +53,10 @@ def _checkout_impl(rctx):
                 name = directory + "/" + path.basename
                 if not _is_ours(path.basename):
                     continue
-                if path.is_dir:
+                link = _link(path, str(root.realpath) + "/" + name, name.count("/"), str(root.realpath))
+                if link:
+                    links.append(name + " -> " + link)
+                elif path.is_dir:
                     below.append(name)
                 else:
                     names.append(name)
@@ -56,7 +67,7 @@ def _checkout_impl(rctx):
     # With an ending: a file BUILD.bazel would make its directory a package, whose files no other package can list.
     for name in names:
         rctx.symlink(root.get_child(name), "files/{}.link".format(name))
-    rctx.file("names.txt", "".join([name + "\n" for name in sorted(names)]), executable = False)
+    rctx.file("names.txt", "".join([name + "\n" for name in sorted(names + links)]), executable = False)
     rctx.file("BUILD.bazel", """\
 exports_files(["names.txt"])
 
@@ -69,5 +80,5 @@ filegroup(
 
 checkout = repository_rule(
     implementation = _checkout_impl,
-    doc = "The files of the checkout: names.txt lists them, files/<name>.link is a link to each (tests/support/checkout.py).",
+    doc = "The files of the checkout: names.txt lists them, and links to directories with their targets; files/<name>.link is a link to each (tests/support/checkout.py).",
 )

@@ -1,9 +1,9 @@
 """Repositories that only qola's own tests and linters use."""
 
-load(":checkout.bzl", "checkout")
 load("@rules_hip//repositories:debian_packages.bzl", "debian_repository")
 load("@rules_hip//repositories:host_python.bzl", "PIP_ENVIRONMENT", "host_python")
 load("@rules_hip//repositories:pip_repository.bzl", "pip_repository")
+load(":checkout.bzl", "checkout")
 
 # Where a machine's own npm has its global configuration (registry, proxy,
 # certificates). This npm comes with a prefix of its own, below which it finds none.
@@ -121,7 +121,7 @@ def _dev_dependencies_impl(mctx):
             lock = Label("//tests/servers:packages.lock"),
         )
 
-    # What rules/rocm leaves out of the packages of its sysroot.
+    # What rules_hip leaves out of the packages of its sysroot.
     debian_repository(
         name = "qola_sanitizers",
         group = "sysroot",

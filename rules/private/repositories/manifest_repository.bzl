@@ -1,8 +1,8 @@
 """manifest_repository: a manifest's plan, dispatch and libraries."""
 
+load("@rules_hip//repositories:progress.bzl", "report_step")
 load(":aiter.bzl", "local_root", "patches_folder", "watch_patches")
 load(":run_qola.bzl", "PACKAGES_ATTRS", "run_qola")
-load("@rules_hip//repositories:progress.bzl", "report_step")
 
 # Of the rules for a manifest.
 MANIFEST_ATTRS = {

@@ -1,10 +1,10 @@
 """prebuilt_repository: a manifest's libraries, prebuilt where somebody has them, else built."""
 
 load("@rules_hip//lib:finding.bzl", "finding")
-load(":aiter.bzl", "PATCH_ATTRS", "prepare_patches")
-load(":run_qola.bzl", "run_qola")
-load(":manifest_repository.bzl", "MANIFEST_ATTRS", "watch_triton_files")
 load("@rules_hip//repositories:progress.bzl", "report_step")
+load(":aiter.bzl", "PATCH_ATTRS", "prepare_patches")
+load(":manifest_repository.bzl", "MANIFEST_ATTRS", "watch_triton_files")
+load(":run_qola.bzl", "run_qola")
 
 _VARIABLE = "QOLA_PREBUILT"
 
