@@ -88,7 +88,7 @@ def test_invalid_archs_option(workspace: Bazel) -> None:
     workspace.declare()
     text = workspace.failure("--nobuild", "--@qola//:archs=gfx95", "//:it")
     assert "qola: unknown arch" in text
-    assert "archs of a manifest" in text
+    assert "archs by their LLVM name" in text
     text = workspace.failure("--nobuild", "--@qola//:archs=gfx942", "//:it")
     assert "--@qola//:archs names none of the manifest's archs: gfx950" in text
 
@@ -118,11 +118,18 @@ def test_git_source_is_fetched(workspace: Bazel, tmp_path: Path) -> None:
     assert f"expected  commit {'0' * 40} of {tmp_path}" in workspace.failure("--nobuild", "//:it")
 
 
+HIP = """
+bazel_dep(name = "rules_hip", version = "0.1.0")
+hip = use_extension("@rules_hip//hip:extensions.bzl", "hip")
+"""
+
+
 @pytest.mark.thorough
 def test_no_rocm(workspace: Bazel, tmp_path: Path) -> None:
     """Prevents: the analysis needs ROCm, or a compile error does not name the missing ROCm."""
     absent = "--repo_env=QOLA_ROCM=/no/rocm/here"
-    for option, tag in ((absent, ""), ("--", 'hip.toolkit(path = "/no/rocm/here")')):
+    toolkit = f'{HIP}\nhip.toolkit(path = "/no/rocm/here")'
+    for option, tag in ((absent, ""), ("--", toolkit)):
         workspace.declare(tag)
         workspace.run("build", "--nobuild", option, "//:it")
         text = workspace.failure(option, "//:it")

@@ -178,7 +178,7 @@ _gpu_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, con
 # By test: what is refused, and parts of the error.
 _REFUSED = {
     # Prevents: a library without device code, because nobody named an arch.
-    "hip_no_arch_test": (":no_arch", ["no archs to compile device code for", "//tests/starlark:no_arch: archs", "--@qola//:archs=gfx942"]),
+    "hip_no_arch_test": (":no_arch", ["no archs to compile device code for", "//tests/starlark:no_arch: archs", "--@rules_hip//hip:archs=gfx942"]),
     # Prevents: a compiler's error for a misspelt arch, after the build began.
     "hip_unknown_arch_test": (":misspelt_arch", ["unknown arch", "found:    gfx924", "rocminfo"]),
     # Prevents: an emulator without code to run.
