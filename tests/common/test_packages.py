@@ -143,7 +143,7 @@ def test_build_files_declare_imports(package: str) -> None:
     text = (ROOT / package / "BUILD.bazel").read_text("utf-8")
     declared = {
         found.replace(":api", "/api")
-        for found in re.findall(r'"(?:@rules_hip)?//((?:qola|gfxemu)[\w/]*(?::api)?)"', text)
+        for found in re.findall(r'"//((?:qola|gfxemu)[\w/]*(?::api)?)"', text)
     }
     imported = {
         package_of(imported)

@@ -49,6 +49,6 @@ def library_test(name, library, module, archs = [], tags = []):
         tags = tags,
         deps = [
             "//qola/bundle",
-            "@rules_hip//qola_base/code_object",
+            "//qola_base/code_object",
         ],
     )

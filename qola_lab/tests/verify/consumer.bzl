@@ -116,5 +116,5 @@ def consumer_test(name, bundle, library, directions, manifest = None, namespace 
             "QOLA_TEST_PROGRAM": program + ".file",
         },
         tags = ["no-remote"] + tags,
-        deps = ["@rules_hip//gfxemu/fake_hip:python"],
+        deps = ["//gfxemu/fake_hip:python"],
     )

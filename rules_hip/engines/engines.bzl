@@ -1,7 +1,7 @@
 """emulator_engines: the engine of the emulator, compiled for two levels of x86-64."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_shared_library")
-load("@rules_hip//rocm:rocm_files.bzl", "rocm_files")
+load("//rocm:rocm_files.bzl", "rocm_files")
 
 # By level of x86-64: that of machines with AVX2, and a slower engine for others.
 _OPTIMIZATION = {
@@ -28,9 +28,11 @@ _PARTS = {
     for lanes in _LANES
 }
 
-_HEADERS = [
+_SOURCES = [
     "arithmetic.h",
+    "engine.c",
     "engine.h",
+    "operations.c",
     "operations.h",
 ]
 
@@ -38,14 +40,22 @@ def emulator_engines(name):
     """Declares the engines.
 
     Args:
-      name: of the target with the libraries, which native.py finds beside the modules.
+      name: of the target with the libraries, engine_<level>.so for each level.
     """
-    rocm = ["@rules_hip//rocm"]
+    rocm = [Label("//rocm")]
+
+    # In one directory: one of them is generated.
+    native.genrule(
+        name = name + ".sources",
+        srcs = ["//gfxemu:" + source for source in _SOURCES],
+        outs = ["gfxemu/" + source for source in _SOURCES],
+        cmd = "cp $(SRCS) $(RULEDIR)/gfxemu",
+    )
     for level, optimization in _OPTIMIZATION.items():
         for part, (source, defines) in _PARTS.items():
             cc_library(
                 name = "{}_{}".format(part, level),
-                srcs = [source] + _HEADERS,
+                srcs = ["gfxemu/" + source] + ["gfxemu/" + header for header in _SOURCES if header.endswith(".h")],
                 # As native.py has them.
                 copts = [
                     "-xc",
@@ -59,8 +69,6 @@ def emulator_engines(name):
                     "-fno-math-errno",
                     "-fno-trapping-math",
                 ],
-                # For operations.h, which is generated.
-                includes = ["."],
                 linkstatic = True,
                 local_defines = defines,
                 tags = ["supports-path-mapping"],
