@@ -3,6 +3,7 @@
 load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_common")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("@rules_hip//hip:toolchain.bzl", "use_hip_toolchain")
 load("@rules_hip//lib:cc.bzl", "KERNEL_TARGET", "cc_features")
 load("@rules_hip//lib:compile.bzl", "HOST_ONLY", "compile_hip")
 load("@rules_hip//lib:finding.bzl", "finding")
@@ -220,6 +221,7 @@ builds all of them; qola_kernel_pack selects some.
 """,
     fragments = ["cpp"],
     provides = [KernelLibrariesInfo],
+    toolchains = use_cc_toolchain(),
 )
 
 def lazy_form(name, parts, all_kernels, kernels, kernel_headers, stubs, place, tree, plan, headers, copts, **kwargs):
@@ -386,4 +388,6 @@ Example:
         ],
     )
 """,
+    # The tool runs where the compiler runs.
+    toolchains = use_hip_toolchain(),
 )

@@ -4,6 +4,7 @@ load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_hip//hip:compile.bzl", "selected_archs")
 load("@rules_hip//hip:hip_library.bzl", "HipInfo", "LIBRARY_ATTRS", "library_providers")
+load("@rules_hip//hip:toolchain.bzl", "use_hip_toolchain")
 load("@rules_hip//lib:compile.bzl", "HOST_ONLY")
 
 def _qola_cc_library_impl(ctx):
@@ -36,5 +37,5 @@ Example:
 """,
     fragments = ["cpp"],
     provides = [CcInfo, HipInfo],
-    toolchains = use_cc_toolchain(),
+    toolchains = use_cc_toolchain() + use_hip_toolchain(),
 )

@@ -5,8 +5,8 @@ load("//lib:cc.bzl", "cc_features")
 load("//lib:compile.bzl", "compile_hip", "own_hip_command")
 load("//lib:finding.bzl", "finding")
 load("//lib:settings.bzl", "KNOWN_ARCHS")
-load("//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
-load("//rocm:compiler.bzl", "PINNED_COMPILER", "RocmCompilerInfo")
+load("//rocm:compiler.bzl", "PINNED_COMPILER")
+load(":toolchain.bzl", "find_hip_compiler")
 
 SOURCES = [".hip", ".cu", ".cpp", ".cc", ".cxx"]
 HEADERS = [".h", ".hpp", ".hh", ".hxx", ".cuh", ".hip.h", ".inc", ".inl", ".ipp"]
@@ -19,7 +19,8 @@ _MODE = {
     "opt": ["-O3", "-DNDEBUG"],
 }
 
-COMPILE_ATTRS = TRANSITION_ATTRS | {
+# Of rules that also declare use_hip_toolchain(): dependencies are built by the toolchain of the build.
+COMPILE_ATTRS = {
     "archs": attr.string_list(doc = "Archs to compile device code for, such as gfx942 or gfx90a:xnack+, all in one object. `--@rules_hip//hip:archs` selects some of them; without the attribute, it names them."),
     "copts": attr.string_list(doc = "Compiler flags of host and device code. `$(location ...)` is expanded."),
     "defines": attr.string_list(doc = "Macros of these sources and of all that depend on them."),
@@ -27,8 +28,6 @@ COMPILE_ATTRS = TRANSITION_ATTRS | {
     "includes": attr.string_list(doc = "Include directories, relative to the package, of these sources and of all that depend on them."),
     "local_defines": attr.string_list(doc = "Macros of these sources only."),
     "_archs": attr.label(default = "//hip:archs", providers = [BuildSettingInfo]),
-    # Only the compiler: dependencies are built by the toolchain of the build.
-    "_compiler": attr.label(cfg = kernel_transition, default = "//rocm:compiler", providers = [RocmCompilerInfo]),
 }
 
 def selected_archs(ctx):
@@ -130,9 +129,11 @@ def _check_sanitizer(ctx, archs, pinned):
 
 def rocm_features(ctx):
     """Returns cc_features of the ROCm toolchain, for a rule with COMPILE_ATTRS."""
+    compiler = find_hip_compiler(ctx)
     return cc_features(
         ctx,
-        toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain,
+        toolchain = compiler.cc,
+        type = compiler.type,
         # Their flags are for host and device code.
         unsupported = ["coverage", "gcc_coverage_map_format", "llvm_coverage_map_format"],
     )

@@ -4,6 +4,7 @@ load("@rules_cc//cc:defs.bzl", "CcInfo")
 load("//lib:finding.bzl", "finding")
 load(":compile.bzl", "COMPILE_ATTRS", "HEADERS", "SOURCES", "compile_source", "hip_compiler", "selected_archs")
 load(":context.bzl", "compilation_contexts", "is_source")
+load(":toolchain.bzl", "use_hip_toolchain")
 
 def _metadata(ctx, code):
     output = ctx.actions.declare_file(code.basename.removesuffix(".hsaco") + ".json", sibling = code)
@@ -64,4 +65,5 @@ Example:
     )
 """,
     fragments = ["cpp"],
+    toolchains = use_hip_toolchain(),
 )

@@ -6,9 +6,9 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("//lib:cc.bzl", "cc_features")
 load("//lib:compile.bzl", "add_flags")
 load("//lib:finding.bzl", "finding")
-load("//rocm:compiler.bzl", "RocmCompilerInfo")
 load(":compile.bzl", "COMPILE_ATTRS", "HEADERS", "SOURCES", "compile_source", "hip_compiler", "selected_archs")
 load(":context.bzl", "compilation_contexts", "is_source")
+load(":toolchain.bzl", "use_hip_toolchain")
 
 HipInfo = provider(
     doc = "A library with device code.",
@@ -60,7 +60,6 @@ def _check_archs(ctx, archs, objects):
 def _device_link(ctx, archs, objects):
     """Declares the link of relocatable device code; returns the object that contains the result."""
     _check_archs(ctx, archs, objects)
-    toolchain = ctx.attr._compiler[0][RocmCompilerInfo].toolchain
     files = [one.file for one in objects]
     command = hip_compiler(ctx, archs, ["-fgpu-rdc"], cc_common.create_compilation_context())
     image, assembly, output = [
@@ -68,7 +67,7 @@ def _device_link(ctx, archs, objects):
         for end in ["hipfb", "s", "pic.o"]
     ]
     args = ctx.actions.args()
-    args.add(toolchain.nm_executable)
+    args.add(command.cc_toolchain.nm_executable)
     args.add_all([image, assembly, output])
     args.add_all(files)
     args.add("--")
@@ -86,6 +85,7 @@ def _device_link(ctx, archs, objects):
         mnemonic = "QolaDeviceLink",
         outputs = [image, assembly, output],
         progress_message = "Linking device code of %{label}",
+        toolchain = command.toolchain_type,
     )
     return output
 
@@ -105,7 +105,7 @@ def library_providers(ctx, archs, copts = [], rdc = False):
     """Declares the compiles and links of a library.
 
     Args:
-      ctx: context of a rule with LIBRARY_ATTRS, the fragment cpp and the C++ toolchain.
+      ctx: context of a rule with LIBRARY_ATTRS, the fragment cpp, and the toolchains for C++ and HIP.
       archs: archs to compile device code for.
       copts: flags in addition to those of the attributes.
       rdc: whether the device code is relocatable.
@@ -225,5 +225,5 @@ Example:
 """,
     fragments = ["cpp"],
     provides = [CcInfo, HipInfo],
-    toolchains = use_cc_toolchain(),
+    toolchains = use_cc_toolchain() + use_hip_toolchain(),
 )

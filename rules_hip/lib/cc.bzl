@@ -17,10 +17,13 @@ KERNEL_TARGET = {
     "target_compatible_with": [Label("//rocm")],
 }
 
-def cc_features(ctx, requested = [], unsupported = [], toolchain = None):
-    """Returns struct(toolchain, features): a C++ toolchain with `requested` features added and `unsupported` disabled.
+_CC_TYPE = "@bazel_tools//tools/cpp:toolchain_type"
 
-    Without `toolchain`, it is that of the rule's configuration.
+def cc_features(ctx, requested = [], unsupported = [], toolchain = None, type = _CC_TYPE):
+    """Returns struct(toolchain, features, type): a C++ toolchain with `requested` features added and `unsupported` disabled.
+
+    Without `toolchain`, it is that of the rule's configuration. `type` is its type, for `toolchain` of actions: Bazel
+    runs an action where the toolchain of its type runs.
     """
     toolchain = toolchain or find_cc_toolchain(ctx)
     return struct(
@@ -31,6 +34,7 @@ def cc_features(ctx, requested = [], unsupported = [], toolchain = None):
             unsupported_features = ctx.disabled_features + unsupported,
         ),
         toolchain = toolchain,
+        type = type,
     )
 
 def object_context(ctx, toolchain, features, object):
@@ -78,4 +82,5 @@ def llvm_action(ctx, toolchain, program, arguments, inputs, output, mnemonic, me
         mnemonic = mnemonic,
         outputs = [output],
         progress_message = message,
+        toolchain = _CC_TYPE,
     )

@@ -55,7 +55,7 @@ def hip_command(ctx, archs, copts, headers):
     Returns:
       struct(archs, argv (list of strings: compiler arguments of every source),
       cc_toolchain, compiler (string: its path), env (dict: environment of the
-      actions), feature_configuration, headers, tools (depset of File: the
+      actions), feature_configuration, headers, toolchain_type, tools (depset of File: the
       compiler's files, empty for a compiler outside of Bazel's inputs)).
     """
     return _command(
@@ -107,6 +107,7 @@ def _command(found, archs, copts, headers, **variables):
         env = cc_common.get_environment_variables(variables = variables, **action) | {"PWD": _PWD},
         feature_configuration = found.features,
         headers = headers,
+        toolchain_type = found.type,
         tools = found.toolchain.all_files,
     )
 
@@ -212,6 +213,7 @@ def precompile_header(ctx, command, side, header):
         outputs = [precompiled],
         progress_message = "Precompiling headers for %{label}",
         resource_set = _batch_resources,
+        toolchain = command.toolchain_type,
     )
     return PrecompiledHeaderInfo(header = header, precompiled = precompiled, side = side)
 
@@ -273,5 +275,6 @@ def compile_hip(ctx, command, src, object, cuid, kernels = [], before = [], incl
         outputs = [object],
         progress_message = "Compiling " + cuid + (" ({} kernel instances)".format(len(kernels)) if kernels else ""),
         resource_set = _resources(len(kernels)),
+        toolchain = command.toolchain_type,
     )
     return object

@@ -9,7 +9,6 @@ _NORMALISED = {
     "//command_line_option:compilation_mode": "opt",
     "//command_line_option:conlyopt": [],
     "//command_line_option:copt": [],
-    "//command_line_option:cpu": "k8",
     "//command_line_option:cxxopt": [],
     "//command_line_option:features": [],
     "//command_line_option:force_pic": True,

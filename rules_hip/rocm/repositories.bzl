@@ -3,6 +3,7 @@
 load("//lib:finding.bzl", "finding")
 load("//repositories:debian_packages.bzl", "fetch_packages", "read_pins")
 load("//repositories:host_python.bzl", "host_python")
+load("//repositories:metadata.bzl", "reproducible")
 load("//repositories:progress.bzl", "report_step")
 load(":detect.bzl", "detect_rocm")
 load(":libraries.bzl", "HEADER_LIBRARIES", "OTHER_LIBRARIES")
@@ -336,6 +337,9 @@ def _rocm_sdk_repository_impl(rctx):
         rctx.delete(group)
     rctx.file("BUILD.bazel", _SDK_BUILD.format(flags = repr(sdk["optional_flags"])), executable = False)
 
+    # Offered pins are this machine's.
+    return None if pins.offered else reproducible(rctx)
+
 rocm_sdk_repository = repository_rule(
     implementation = _rocm_sdk_repository_impl,
     attrs = {
@@ -382,6 +386,7 @@ def _rocm_headers_repository_impl(rctx):
     )
     libraries = {name: (library.directory, [":" + dep for dep in library.deps]) for name, library in HEADER_LIBRARIES.items()}
     rctx.file("BUILD.bazel", _HEADERS_BUILD.format(libraries = repr(libraries)), executable = False)
+    return None if read_pins(rctx, rctx.attr.lock).offered else reproducible(rctx)
 
 rocm_headers_repository = repository_rule(
     implementation = _rocm_headers_repository_impl,

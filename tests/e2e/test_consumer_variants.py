@@ -26,11 +26,26 @@ from tests.e2e.nested_bazel import (
 
 HERE = Path(__file__).resolve().parent
 
-#: Defaults of Bazel 8 that the Bazel of these tests supports as options.
-BAZEL_8 = (
-    "--incompatible_disable_native_repo_rules",
-    "--incompatible_disallow_empty_glob",
-    "--incompatible_use_plus_in_repo_names",
+#: Defaults of Bazel 8, 9 and 10 that the Bazel of these tests supports as options.
+NEWER_BAZELS = (
+    *(
+        f"--incompatible_{name}"
+        for name in (
+            "auto_exec_groups",
+            "check_testonly_for_output_files",
+            "check_visibility_for_toolchains",
+            "config_setting_private_default_visibility",
+            "default_to_explicit_init_py",
+            "disable_native_repo_rules",
+            "disable_starlark_host_transitions",
+            "disallow_empty_glob",
+            "modify_execution_info_additive",
+            "no_implicit_file_export",
+            "no_implicit_watch_label",
+            "top_level_aspects_require_providers",
+            "use_plus_in_repo_names",
+        )
+    ),
     "--noenable_workspace",
 )
 
@@ -199,6 +214,6 @@ def test_qola_as_an_indirect_dependency(own_rocm: Bazel) -> None:
     assert [a for a in actions if "rocm_sdk" not in a[1]] == []
 
 
-def test_defaults_of_bazel_8(own_rocm: Bazel) -> None:
-    """Prevents: rules that load with this Bazel fail to load with Bazel 8."""
-    own_rocm.run("build", "--nobuild", *BAZEL_8, "//...")
+def test_defaults_of_newer_bazels(own_rocm: Bazel) -> None:
+    """Prevents: rules that load with this Bazel fail to load or analyse with Bazel 8, 9 or 10."""
+    own_rocm.run("build", "--nobuild", *NEWER_BAZELS, "//...")

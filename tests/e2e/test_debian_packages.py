@@ -24,12 +24,13 @@ APT_HELPER = "/usr/lib/apt/apt-helper"
 MODULE = f"""
 module(name = "packages")
 bazel_dep(name = "qola", version = "0.1.0")
+bazel_dep(name = "rules_hip", version = "0.1.0")
 {overrides(QOLA)}
 packages = use_extension("//:packages.bzl", "packages")
 use_repo(packages, "one", "two")
 """
 RULE = """
-load("@qola//rules/private/repositories:debian_packages.bzl", "fetch_packages")
+load("@rules_hip//repositories:debian_packages.bzl", "fetch_packages")
 
 def _impl(rctx):
     fetch_packages(

@@ -56,6 +56,28 @@ def test_another_directory_of_outputs_compiles_nothing(consumer: Bazel) -> None:
     assert compiles == {"disk cache hit"}
 
 
+ARM_WORKER = """
+platform(
+    name = "worker",
+    constraint_values = ["@platforms//cpu:aarch64", "@platforms//os:linux"],
+    visibility = ["//visibility:public"],
+)
+"""
+
+
+def test_the_compiler_runs_only_where_it_can(consumer: Bazel) -> None:
+    """Prevents: a machine whose first workers are no x86-64 sends them the compiler."""
+    consumer.write("arm/BUILD.bazel", ARM_WORKER)
+    module = (consumer.workspace / "MODULE.bazel").read_text(encoding="utf-8")
+    platforms = f'{module}\nbazel_dep(name = "platforms", version = "0.0.10")\n'
+    with consumer.rewritten("MODULE.bazel", module, platforms):
+        worker = "--extra_execution_platforms=//arm:worker"
+        compiles = 'mnemonic("QolaCompile", deps(//:main) union deps(//:saxpy_code))'
+        actions = consumer.run("aquery", worker, compiles).stdout
+    found = set(re.findall(r"ExecutionPlatform: (\S+)", actions))
+    assert found == {"@@platforms//host:host"}
+
+
 #: Prints the versions and the directory of its clang, as AMD's hipcc does.
 HIPCC = """#!/bin/sh
 if [ "$1" = --version ]; then

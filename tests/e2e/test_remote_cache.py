@@ -34,6 +34,7 @@ PASSWORD = "correct horse"
 MODULE = f"""
 module(name = "cached")
 bazel_dep(name = "qola", version = "0.1.0")
+bazel_dep(name = "rules_hip", version = "0.1.0")
 {overrides(QOLA)}
 """
 BAZELRC = f"""

@@ -145,6 +145,8 @@ def consumer() -> Iterator[Bazel]:
         config = [line for line in lines if line.startswith("build:rbe ")]
         with (instance.workspace / ".bazelrc").open("a", encoding="utf-8") as file:
             file.write("\n".join(["", *config, *HIP_CONFIG, ""]))
+        with (instance.workspace / "MODULE.bazel").open("a", encoding="utf-8") as file:
+            file.write('bazel_dep(name = "rules_hip", version = "0.1.0")\n')
         kernel = find_ck_kernel(instance) if os.environ.get("QOLA_TEST_CK") else ":made/scale/tiny"
         with (instance.workspace / "BUILD.bazel").open("a", encoding="utf-8") as file:
             file.write(TARGETS.format(kernel=kernel) + TINY)

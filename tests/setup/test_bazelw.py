@@ -417,7 +417,17 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
     """Prevents: bazelw builds with another Bazel than the pinned version."""
     other = program(tmp_path / "bazel", "echo bazel 4.2.3")
     result = function(f'usable "{other}" || echo "$WHY_NOT"')
-    assert result.stdout == "is bazel 4.2.3, not bazel 7.7.1\n"
+    assert result.stdout == "is bazel 4.2.3, not bazel 7.7.1, 8 or 9\n"
+
+
+def test_newer_versions_are_used_and_named(function: Run, tmp_path: Path) -> None:
+    """Prevents: a machine with Bazel 8 or 9 gets a second Bazel, or nobody sees which one builds."""
+    for version in ("8.4.2", "9.3.1"):
+        program(tmp_path / "bin/bazel", f'[ "$1" != --version ] || echo bazel {version}')
+        result = function(f'PATH={tmp_path}/bin:$PATH; REPORT=(); choose_path; echo "$WAY $BAZEL"')
+        assert result.stdout == f"path {tmp_path}/bin/bazel\n"
+        assert f"is Bazel {version}, and qola's own tests run with 7.7.1" in result.stderr
+        assert "QOLA_BAZEL=tree" in result.stderr
 
 
 def test_a_bazel_that_fails_at_locks(function: Run, workspace: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_permission_to_write() -> None:
         writes = "--config=remote-cache-write" in text
         # publish passes other options to write, since qola build has a separate workspace.
         assert writes == (name in ("main", "nightly"))
-        assert ("secrets." in text) == (name not in ("compat", "pull-request"))
+        assert ("secrets." in text) == (name not in ("compat", "pull-request", "versions"))
         assert job["permissions"] == {"contents": "read"}
         assert 0 < job["timeout-minutes"] < 360
 

@@ -1,6 +1,7 @@
 """Repositories of AITER source trees: from a wheel, from git, or a local directory, with patches applied."""
 
 load("@rules_hip//lib:finding.bzl", "finding")
+load("@rules_hip//repositories:metadata.bzl", "reproducible")
 load("@rules_hip//repositories:progress.bzl", "report_step")
 load(":run_qola.bzl", "PACKAGES_ATTRS", "run_qola")
 
@@ -113,6 +114,10 @@ def _apply_patches(rctx, directory):
     rctx.delete("patched.json")
     return struct(pins = result["patches"], touched = result["touched"])
 
+def _metadata(rctx):
+    # Patches are files of this machine.
+    return None if rctx.attr.patches_dir else reproducible(rctx)
+
 def _aiter_wheel_impl(rctx):
     patches = prepare_patches(rctx)
     report_step(rctx, "fetching {} {}".format(rctx.attr.package, rctx.attr.version))
@@ -133,6 +138,7 @@ def _aiter_wheel_impl(rctx):
         "version": rctx.attr.version,
     })
     run_qola(rctx, "qola.fetch.fetched", {"tree": "."})
+    return _metadata(rctx)
 
 aiter_wheel = repository_rule(
     implementation = _aiter_wheel_impl,
@@ -165,6 +171,7 @@ def _aiter_git_impl(rctx):
         "remote": rctx.attr.remote,
     })
     run_qola(rctx, "qola.fetch.fetched", {"tree": "."})
+    return _metadata(rctx)
 
 aiter_git = repository_rule(
     implementation = _aiter_git_impl,

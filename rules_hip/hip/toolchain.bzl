@@ -1,0 +1,40 @@
+"""hip_toolchain: the compiler of HIP sources, and the machines that run it."""
+
+load("//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
+load("//rocm:compiler.bzl", "RocmCompilerInfo")
+
+_TYPE = Label("//hip:toolchain_type")
+
+def use_hip_toolchain():
+    """Returns the value of a rule's `toolchains` with the HIP toolchain, by which Bazel chooses where actions run."""
+    return [config_common.toolchain_type(_TYPE, mandatory = True)]
+
+def find_hip_compiler(ctx):
+    """Returns struct(cc, type) of a rule with use_hip_toolchain(): CcToolchainInfo of the compiler, and the type for `toolchain` of actions."""
+    return struct(cc = ctx.toolchains[_TYPE].compiler, type = _TYPE)
+
+def _hip_toolchain_impl(ctx):
+    return [platform_common.ToolchainInfo(compiler = ctx.attr.compiler[0][RocmCompilerInfo].toolchain)]
+
+hip_toolchain = rule(
+    implementation = _hip_toolchain_impl,
+    attrs = TRANSITION_ATTRS | {
+        "compiler": attr.label(cfg = kernel_transition, default = "//rocm:compiler", doc = "A rocm_compiler; by default that of --@rules_hip//rocm:toolchain.", providers = [RocmCompilerInfo]),
+    },
+    doc = """The compiler of HIP sources.
+
+A toolchain() of the type @rules_hip//hip:toolchain_type names it, and the platforms of machines that can run the compiler
+(`exec_compatible_with`). rules_hip registers one for Linux on x86-64.
+
+Example:
+    hip_toolchain(name = "hip")
+
+    toolchain(
+        name = "hip_on_my_workers",
+        exec_compatible_with = ["@platforms//os:linux", "//platforms:rocm_worker"],
+        toolchain = ":hip",
+        toolchain_type = "@rules_hip//hip:toolchain_type",
+    )
+""",
+    provides = [platform_common.ToolchainInfo],
+)
