@@ -421,7 +421,7 @@ def test_another_version_is_not_used(function: Run, tmp_path: Path) -> None:
 
 
 def test_newer_versions_are_used_and_named(function: Run, tmp_path: Path) -> None:
-    """Prevents: a machine with Bazel 8 or 9 gets a second Bazel, or nobody sees which one builds."""
+    """Prevents: a second Bazel beside a newer one, or nobody sees which one builds."""
     for version in ("8.4.2", "9.3.1"):
         program(tmp_path / "bin/bazel", f'[ "$1" != --version ] || echo bazel {version}')
         result = function(f'PATH={tmp_path}/bin:$PATH; REPORT=(); choose_path; echo "$WAY $BAZEL"')
