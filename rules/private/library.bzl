@@ -64,7 +64,7 @@ def _size_check(ctx, library):
     args.add(library)
     ctx.actions.run(
         arguments = [args],
-        executable = ctx.executable._report,
+        executable = ctx.executable.size_check,
         inputs = [library, ctx.file.plan],
         mnemonic = "QolaSize",
         outputs = [output],
@@ -155,11 +155,11 @@ _linked_module = rule(
         "names": attr.string_list(doc = "Further names by which Python imports the module."),
         "namespace": attr.string(doc = "The manifest's namespace, below qola::; empty for qola:: itself."),
         "plan": attr.label(allow_single_file = [".json"], mandatory = True),
+        "size_check": attr.label(cfg = "exec", doc = "The program that compares with max_bytes; it needs packages of PyPI, which no other library fetches.", executable = True),
         "split": attr.label(allow_single_file = True, doc = "The host part of the library with its symbols; None for a library that cannot be split."),
         "split_packs": attr.label(doc = "The packs of the host part.", providers = [SplitPacksInfo]),
         "static_deps": attr.label_list(doc = "The objects of the static form; empty for a module without one.", providers = [CcInfo]),
         "_name_source": attr.label(allow_single_file = True, default = "//runtime/torch:name.cpp"),
-        "_report": attr.label(cfg = "exec", default = "//qola/report:tool", executable = True),
         "_strip": attr.label(allow_single_file = True, cfg = "exec", default = ":strip.sh", executable = True),
     },
     doc = "Strips a module's library, and joins its parts to a QolaLibraryInfo; attributes are named as its fields.",
@@ -326,6 +326,7 @@ def shared_form(name, file, export_list, archs, deps, headers, plan, bundle_file
         headers = headers,
         linked = name + ".shared",
         plan = plan,
+        size_check = Label("//qola/report:tool") if kwargs.get("max_bytes") else None,
         # As for kernels: keeps the output directory's name out of the key.
         tags = ["supports-path-mapping"],
         **(KERNEL_TARGET | kwargs)

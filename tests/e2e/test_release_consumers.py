@@ -44,7 +44,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Release:
     archive = directory / f"qola-{__version__}.tar.gz"
     rules_hip = archive.with_name(f"rules_hip-{__version__}.tar.gz")
     entry = ["entry", "--archive", str(archive), "--archive", str(rules_hip)]
-    entry += ["--registry", "registry", "--owner", "nobody"]
+    entry += ["--registry", "registry", "--owner", "nobody", "--maintainer", "nobody"]
     release(*entry, "--url", directory.as_uri(), cwd=directory)
     return Release(archive, directory / "registry", unpacked)
 

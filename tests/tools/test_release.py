@@ -26,7 +26,7 @@ from tools.release.release import (
 )
 
 ROOT = checkout_root()
-VALUES = {"OWNER": "somebody", "REPO": "kernels"}
+VALUES = {"MAINTAINER": "A Name", "OWNER": "somebody", "REPO": "kernels"}
 
 
 @pytest.fixture
@@ -137,6 +137,7 @@ def test_entry(archive: Path, tmp_path: Path) -> None:
     metadata = json.loads((directory / "metadata.json").read_text())
     assert metadata["versions"] == [__version__]
     assert metadata["repository"] == ["github:somebody/kernels"]
+    assert metadata["maintainers"] == [{"name": "A Name"}]
 
 
 def test_release_is_never_changed(
@@ -149,7 +150,8 @@ def test_release_is_never_changed(
     known.write_text(
         json.dumps({"versions": ["0.0.9", "0.10.0"], "yanked_versions": {"0.0.9": "broken"}})
     )
-    command = ["entry", "--archive", str(archive), "--registry", "registry", "--owner", "me"]
+    command = ["entry", "--archive", str(archive), "--registry", "registry"]
+    command += ["--owner", "me", "--maintainer", "A Name"]
     url = "https://example.org/files"
     assert main([*command, "--url", url]) == 0
     assert read_source(registry)["url"] == f"{url}/{archive.name}"
@@ -170,7 +172,8 @@ def test_archive_of_another_project(
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path))
     (tmp_path / "file").write_text("text")
     write_archive({"README.md": tmp_path / "file"}, tmp_path / "x.tar.gz", "x")
-    command = ["entry", "--archive", "x.tar.gz", "--registry", "registry", "--owner", "me"]
+    command = ["entry", "--archive", "x.tar.gz", "--registry", "registry"]
+    command += ["--owner", "me", "--maintainer", "A Name"]
     assert main(command) == 1
     assert "no .bcr/metadata.template.json" in capsys.readouterr().err
     assert not (tmp_path / "registry").exists()

@@ -196,7 +196,7 @@ def write_entries(
 
     Args:
         registry: its directory, created if missing.
-        values: OWNER and REPO for the templates, which are in the archives.
+        values: MAINTAINER, OWNER and REPO for the templates, which are in the archives.
         url: URL of the archives' directory, "" for the templates'.
 
     Returns:
@@ -306,6 +306,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--url", default="", help="URL of the archives' directory; default: the template's"
     )
     entry.add_argument("--owner", required=True, help="owner of the repository, for the templates")
+    entry.add_argument(
+        "--maintainer",
+        required=True,
+        help="name of whom the registry asks; the Bazel Central Registry refuses a module without",
+    )
     entry.add_argument("--repo", default="qola", help="name of the repository (default: qola)")
     args = parser.parse_args(argv)
     # bazel run changes the directory; paths are relative to the caller's.
@@ -316,7 +321,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for module in MODULES:
                 print(_archive(Path(root) if root else _ROOT, module, here / args.output_dir))
         else:
-            values = {"OWNER": args.owner, "REPO": args.repo}
+            values = {"OWNER": args.owner, "REPO": args.repo, "MAINTAINER": args.maintainer}
             archives, registry = [here / name for name in args.archive], here / args.registry
             for target in write_entries(archives, registry, values, args.url):
                 print(target / "source.json")
