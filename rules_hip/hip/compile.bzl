@@ -27,6 +27,9 @@ COMPILE_ATTRS = {
     "device_copts": attr.string_list(doc = "Compiler flags of device code only."),
     "includes": attr.string_list(doc = "Include directories, relative to the package, of these sources and of all that depend on them."),
     "local_defines": attr.string_list(doc = "Macros of these sources only."),
+    "_all_copts": attr.label(default = "//hip:copts", providers = [BuildSettingInfo]),
+    "_all_device_copts": attr.label(default = "//hip:device_copts", providers = [BuildSettingInfo]),
+    "_all_host_copts": attr.label(default = "//hip:host_copts", providers = [BuildSettingInfo]),
     "_archs": attr.label(default = "//hip:archs", providers = [BuildSettingInfo]),
 }
 
@@ -94,6 +97,9 @@ def _compile_flags(ctx):
     ]
     return (
         _MODE[ctx.var["COMPILATION_MODE"]] + fragment.copts + fragment.cxxopts +
+        ctx.attr._all_copts[BuildSettingInfo].value +
+        _for("device", ctx.attr._all_device_copts[BuildSettingInfo].value) +
+        _for("host", ctx.attr._all_host_copts[BuildSettingInfo].value) +
         [ctx.expand_location(flag, targets) for flag in ctx.attr.copts] +
         _for("device", ctx.attr.device_copts) +
         _for("host", getattr(ctx.attr, "host_copts", []))
@@ -118,6 +124,7 @@ def _check_sanitizer(ctx, archs, pinned):
         ))
     sanitized = [arch for arch in archs if ":xnack+" in arch]
     flags = fragment.copts + fragment.cxxopts + ctx.attr.copts + ctx.attr.device_copts
+    flags += ctx.attr._all_copts[BuildSettingInfo].value + ctx.attr._all_device_copts[BuildSettingInfo].value
     if pinned and sanitized and _sanitizes_addresses(flags):
         fail(finding(
             "the address sanitizer for device code is not part of the pinned ROCm",

@@ -46,6 +46,13 @@ def _selected_test_impl(ctx):
     has_all(env, argv, ["-g", "-DFROM_OPTION"])
     return analysistest.end(env)
 
+def _all_copts_test_impl(ctx):
+    """Prevents: a flag for all HIP sources that does not reach one, or beats the flags of the target."""
+    env = analysistest.begin(ctx)
+    argv = action_of(env, "QolaCompile", "one.cu.pic.o").argv
+    _in_order(env, argv, ["-DFOR_BOTH=a,b", "-DFOR_DEVICE", "-DFOR_HOST", "-std=c++17"])
+    return analysistest.end(env)
+
 def _headers_test_impl(ctx):
     """Prevents: headers that dependents do not find by their prefix, or that they find although they must not."""
     env = analysistest.begin(ctx)
@@ -154,6 +161,10 @@ _SELECTED = {
     "//command_line_option:copt": ["-DFROM_OPTION"],
 }
 _selected_test = analysistest.make(_selected_test_impl, config_settings = _SELECTED)
+_all_copts_test = analysistest.make(_all_copts_test_impl, config_settings = {
+    str(Label("@rules_hip//hip:" + name)): [flag]
+    for name, flag in {"copts": "-DFOR_BOTH=a,b", "device_copts": "-DFOR_DEVICE", "host_copts": "-DFOR_HOST"}.items()
+})
 _host_part_test = analysistest.make(_host_part_test_impl, config_settings = _SELECTED)
 _arch_of_host_part_test = analysistest.make(_arch_of_host_part_test_impl, config_settings = _SELECTED)
 _one_configuration_test = analysistest.make(_one_configuration_test_impl)
@@ -248,6 +259,7 @@ def hip_test_suite(name):
     hip_test(name = "emulated_on_gfx1250", srcs = ["testdata/hip/one.cu"], archs = ["gfx1250"], emulated = True, **manual)
     tests = {
         "hip_arch_of_host_part_test": (_arch_of_host_part_test, ":host_part_with_archs", {}),
+        "hip_all_copts_test": (_all_copts_test, ":hip_one", {}),
         "hip_argv_test": (_argv_test, ":hip_one", {}),
         "hip_coverage_test": (_coverage_test, ":headers_of_hip", {}),
         "hip_headers_test": (_headers_test, ":headers_of_hip", {}),
