@@ -66,6 +66,8 @@ def test_bazel_dep_only(released: Release, consumer: Bazel) -> None:
     graph = consumer.run("mod", registry, "graph", "--depth=1").stdout
     assert f"qola@{__version__}" in graph
     (root,) = consumer.output_base.glob("external/qola[~+]/MODULE.bazel")
+    # Every package of both loads, as for editors and linters.
+    consumer.run("query", registry, "@qola//...")
     # Bazel fetched the archive: the directory is not a link to the source.
     assert not root.is_symlink()
     assert root.resolve().is_relative_to(consumer.output_base)
@@ -86,6 +88,7 @@ def test_hip_alone(released: Release, consumer: Bazel) -> None:
         emulated = "--@rules_hip//hip:run=emulated"
         result = example.run("run", registry, emulated, "//:saxpy_program")
         assert "saxpy: 1000 values are right" in result.stdout
+        example.run("query", registry, "@rules_hip//...")
 
 
 def test_a_changed_archive_is_refused(released: Release, consumer: Bazel) -> None:
