@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import setup
@@ -32,15 +33,19 @@ NOT_SHIPPED = (
 
 def ruleset_files() -> list[str]:
     """Return the ruleset's files, relative to the root, sorted."""
-    found = [
-        Path(place, name).relative_to(ROOT)
-        for directory in DIRECTORIES
-        # Links lead from rules_hip to other directories: the copy has their files.
-        for place, _, files in os.walk(ROOT / directory, followlinks=True)
-        for name in files
-    ]
-    names = [path.as_posix() for path in found if not set(LEFT_OUT) & set(path.parts)]
+    names = [name for directory in DIRECTORIES for name in _below(directory)]
     return sorted([*FILES, *(name for name in names if not name.startswith(NOT_SHIPPED))])
+
+
+def _below(directory: str) -> Iterator[str]:
+    # Links lead from rules_hip to other directories: the copy has their files.
+    for place, directories, files in os.walk(ROOT / directory, followlinks=True):
+        # Bazel's links lead out of the checkout.
+        directories[:] = [
+            name for name in directories if name not in LEFT_OUT and not name.startswith("bazel-")
+        ]
+        for name in files:
+            yield Path(place, name).relative_to(ROOT).as_posix()
 
 
 class BuildWithRuleset(build_py):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from qola.build.events import ANSI, EventReader, FailedAction, TargetResult
+from qola.common.layout import KERNEL_COMPILE
 from qola_base.errors import (
     AiterError,
     CodegenError,
@@ -81,8 +82,10 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
     If several targets failed with the same message, the first one is named, the others counted.
     """
     by_words: dict[tuple[str, ...], list[FailedAction]] = {}
-    for label in sorted({f for f in result.failures if f in events.failed}):
-        action = events.failed[label]
+    failed = {label: events.failed[label] for label in result.failures if label in events.failed}
+    # Kernel instances first, which the manifest selects; other sources fail for the same reasons.
+    order = sorted(failed.items(), key=lambda item: (item[1].mnemonic != KERNEL_COMPILE, item[0]))
+    for _, action in order:
         by_words.setdefault(first_errors(messages_of(action)), []).append(action)
     lines = []
     for words, (first, *same) in list(by_words.items())[:_SHOWN_FAILURES]:

@@ -316,9 +316,7 @@ def repository_name(manifest: Path) -> str:
     """Return the Bazel name of a manifest: te_manifest for te-manifest.toml."""
     name = re.sub(r"[^a-z0-9]+", "_", manifest.stem.lower()).strip("_")
     # Reserved names of the extension, and names that begin with a digit.
-    reserved = name in ("rocm", "rocm_headers", "rocm_sdk", "python", "torch") or name.startswith(
-        ("pip_", "prebuilt_")
-    )
+    reserved = name in ("python", "torch") or name.startswith(("pip_", "prebuilt_"))
     return f"m_{name}" if reserved or not name[:1].isalpha() else name
 
 

@@ -61,9 +61,10 @@ _PROGRAMS = ("repository", "bundle.__main__", "lazy.__main__")
 
 _FILES_WITHOUT_EFFECT = (
     *("rules/layers.bzl", "runtime/tests/", "third_party/debian/", "third_party/npm/"),
+    *("rules_hip/README.md", "rules_hip/examples/"),
     *("rules_hip/gfxemu/", "rules_hip/qola_base/", "rules_hip/third_party/", "rules_hip/tools/"),
 )
-"""Layers, tests, packages of Bazel and of linters, and links to other directories."""
+"""Layers, tests, packages of Bazel and of linters, examples, and links to other directories."""
 
 ROCM_VARIABLE = "QOLA_ROCM"
 _REPO_ENV = f"--repo_env={ROCM_VARIABLE}="
@@ -213,7 +214,8 @@ def _files_below(directory: Path) -> Iterator[Path]:
         followed: list[str] = []
         # Links can form a cycle.
         links: list[str] = []
-        for name in sorted(directories):
+        # Bazel's links lead out of the ruleset.
+        for name in sorted(name for name in directories if not name.startswith("bazel-")):
             real = os.path.realpath(os.path.join(place, name))
             (links if real in seen else followed).append(name)
             seen.add(real)

@@ -59,7 +59,7 @@ def selected_archs(ctx):
             place = place,
             found = "an empty list, and no --@rules_hip//hip:archs",
             expected = "the archs of the GPUs that the code runs on",
-            fix = "archs = [\"gfx942\"] in the target, or build --@rules_hip//hip:archs=gfx942 in .bazelrc",
+            fix = "archs = [\"gfx942\"] in the target, or in .bazelrc build --@rules_hip//hip:archs=gfx942, for which MODULE.bazel has bazel_dep(name = \"rules_hip\")",
         ))
     archs = [arch for arch in ctx.attr.archs if not flag or arch.partition(":")[0] in flag] if ctx.attr.archs else flag
     if not archs:

@@ -43,7 +43,7 @@ hip = module_extension(
 | `@rocm` | the chosen ROCm: its toolchain and libraries, which //hip and //rocm offer |
 | `@rocm_sdk` | the pinned compiler and HIP |
 | `@rocm_headers` | headers of ROCm's libraries |
-| `@hip_pip_code_object`, `@hip_pip_emulator` | what the reader of code objects and the emulator import |
+| `@hip_pip_code_object`, `@hip_pip_emulator` | Python packages of the reader of code objects, and of the emulator |
 """,
     tag_classes = {"toolkit": _toolkit},
 )

@@ -14,14 +14,14 @@ def find_hip_compiler(ctx):
     return struct(cc = ctx.toolchains[_TYPE].compiler, type = _TYPE)
 
 def _hip_toolchain_impl(ctx):
-    return [platform_common.ToolchainInfo(compiler = ctx.attr.compiler[0][RocmCompilerInfo].toolchain)]
+    return [platform_common.ToolchainInfo(compiler = ctx.attr._compiler[0][RocmCompilerInfo].toolchain)]
 
 hip_toolchain = rule(
     implementation = _hip_toolchain_impl,
     attrs = TRANSITION_ATTRS | {
-        "compiler": attr.label(cfg = kernel_transition, default = "//rocm:compiler", doc = "A rocm_compiler; by default that of --@rules_hip//rocm:toolchain.", providers = [RocmCompilerInfo]),
+        "_compiler": attr.label(cfg = kernel_transition, default = "//rocm:compiler", providers = [RocmCompilerInfo]),
     },
-    doc = """The compiler of HIP sources.
+    doc = """The compiler of HIP sources: that of --@rules_hip//rocm:toolchain.
 
 A toolchain() of the type @rules_hip//hip:toolchain_type names it, and the platforms of machines that can run the compiler
 (`exec_compatible_with`). rules_hip registers one for Linux on x86-64.

@@ -22,7 +22,7 @@ def program_script(ctx, words, files, targets):
         program,
         "\n".join([
             "#!/bin/sh",
-            "# Written by @qola//rules/private:emulation.bzl.",
+            "# Written by @rules_hip//lib:program_script.bzl.",
             "files=$0.runfiles",
             '[ -d "$files" ] || files=${RUNFILES_DIR:-$TEST_SRCDIR}',
             'export RUNFILES_DIR="$files"',

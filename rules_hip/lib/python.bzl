@@ -1,4 +1,4 @@
-"""python_library and python_tool, for qola itself: the Python of repository rules, whatever rules_python registers.
+"""python_library and python_tool: the Python of repository rules, whatever rules_python registers.
 
 Newer rules_python registers interpreters of its own. With any target of its rules, Bazel would download an
 interpreter, even for a bundle in a repository without Python.
@@ -65,7 +65,7 @@ python_library = rule(
 # Runfiles are beside the program, or those of the test whose part it is.
 _PROGRAM = """\
 #!/bin/sh
-# Written by @qola//rules:python.bzl.
+# Written by @rules_hip//lib:python.bzl.
 files=$0.runfiles
 [ -d "$files" ] || files=${{RUNFILES_DIR:-$TEST_SRCDIR}}
 python=python3

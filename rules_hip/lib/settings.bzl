@@ -45,12 +45,12 @@ def _archs_flag_impl(ctx):
             place = "--@rules_hip//hip:archs",
             found = ", ".join(unknown),
             expected = "archs by their LLVM name, such as gfx942 or gfx950",
-            fix = "--@rules_hip//hip:archs=gfx942,gfx950; without the option all archs of the manifest are built",
+            fix = "--@rules_hip//hip:archs=gfx942,gfx950, of which --@qola//:archs is an alias; without the option all archs are built",
         ))
     return [BuildSettingInfo(value = archs)]
 
 archs_flag = rule(
     implementation = _archs_flag_impl,
     build_setting = config.string_list(flag = True),
-    doc = "Restricts manifests to some of their archs; empty: builds all archs.",
+    doc = "Selects archs of HIP targets and of qola's manifests; empty: builds all archs.",
 )

@@ -66,7 +66,9 @@ def _write_python(rctx, python):
     version = rctx.execute([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]).stdout.strip()
     bazelw = rctx.path(Label("//:MODULE.bazel")).realpath.dirname.dirname.get_child("bazelw")
     words = {"bazelw": shell.quote(str(bazelw)), "python": shell.quote(str(python))}
-    in_tree = _IN_TREE.format(**words) if rctx.path("/usr/share/qola/registry").exists else ""
+
+    # An archive of rules_hip alone has no bazelw: its programs run in the tree while Bazel does.
+    in_tree = _IN_TREE.format(**words) if rctx.path("/usr/share/qola/registry").exists and bazelw.exists else ""
     rctx.file("python", _PYTHON.format(in_tree = in_tree, **words))
     rctx.file("python_version.txt", version + "\n", executable = False)
     return _VERSION.format(version = version)

@@ -7,7 +7,7 @@ load(":flags.bzl", "AMD_CLANG_ONLY", "OPTIONAL_FLAGS", "llvm_tools")
 USUAL_PREFIXES = ["/opt/rocm", "/usr"]
 
 def candidate_prefixes(path, rocm_path_env):
-    """Returns the prefixes to try, in order: the rocm() tag's path or ROCM_PATH alone, or else the usual ones.
+    """Returns the prefixes to try, in order: the path of hip.toolkit or ROCM_PATH alone, or else the usual ones.
 
     Falling back from an explicit choice would hide its being wrong.
     """
@@ -223,7 +223,7 @@ def detect_rocm(rctx, path, rocm_path_env):
 
     Args:
       rctx: the repository context.
-      path: the rocm() tag's path, or "".
+      path: the path of hip.toolkit, or "".
       rocm_path_env: the value of ROCM_PATH, or None.
 
     Returns:

@@ -9,7 +9,7 @@ load(":detect.bzl", "detect_rocm")
 load(":libraries.bzl", "HEADER_LIBRARIES", "OTHER_LIBRARIES")
 
 _HEADER = """# Written by @rules_hip//rocm:repositories.bzl from {origin}.
-# Make it again: bazel fetch --force --repo=@rocm
+# Make it again: bazel fetch --force --repo=@@{repository}
 
 """
 
@@ -168,7 +168,7 @@ def choice(environment, path):
 
     Args:
       environment: the value of QOLA_ROCM, "" or None where it is not set.
-      path: the rocm() tag's path, or "".
+      path: the path of hip.toolkit, or "".
 
     Returns:
       A struct with mode, "pinned" or "local", path, the only prefix to
@@ -197,6 +197,7 @@ def _pinned(rctx):
         header_libraries = repr(sorted(HEADER_LIBRARIES)),
         origin = "third_party/rocm",
         other_libraries = repr(sorted(OTHER_LIBRARIES)),
+        repository = rctx.name,
     )
     _write(rctx, build, {
         "amd_clang": False,
@@ -252,6 +253,7 @@ def _local(rctx, chosen):
         hip_linkopts = repr(directory + ["-lamdhip64"]),
         libraries = repr(libraries),
         origin = "the ROCm on this machine",
+        repository = rctx.name,
         **values
     )
     _write(rctx, build, {
@@ -289,7 +291,7 @@ rocm_repository = repository_rule(
     configure = True,
     doc = """Chooses the ROCm: the pinned one (@rocm_sdk), or a local one, which it probes.
 
-QOLA_ROCM=pinned, local or a path takes precedence over the rocm() tag. Defines
+QOLA_ROCM=pinned, local or a path takes precedence over hip.toolkit. Defines
 @rocm//:cc_toolchain, :headers (of ROCm's libraries) and a label for each of
 them (:rocprim, ...), :hip_runtime (for any program that calls HIP, whatever
 links it), :hip (this with HIP's headers), :llvm_tools and rocm.json (versions).
@@ -298,7 +300,7 @@ links it), :hip (this with HIP's headers), :llvm_tools and rocm.json (versions).
 )
 
 _SDK_BUILD = """# Written by @rules_hip//rocm:repositories.bzl from the pinned ROCm packages.
-# Make it again: bazel fetch --force --repo=@rocm_sdk
+# Make it again: bazel fetch --force --repo=@@{repository}
 
 load("@rules_hip//rocm:toolchain.bzl", "rocm_sdk")
 
@@ -335,7 +337,7 @@ def _rocm_sdk_repository_impl(rctx):
         ))
     for group in ["compiler", "sysroot"]:
         rctx.delete(group)
-    rctx.file("BUILD.bazel", _SDK_BUILD.format(flags = repr(sdk["optional_flags"])), executable = False)
+    rctx.file("BUILD.bazel", _SDK_BUILD.format(flags = repr(sdk["optional_flags"]), repository = rctx.name), executable = False)
 
     # Offered pins are this machine's.
     return None if pins.offered else reproducible(rctx)
@@ -353,7 +355,7 @@ rocm_sdk_repository = repository_rule(
 )
 
 _HEADERS_BUILD = """# Written by @rules_hip//rocm:repositories.bzl from the pinned packages.
-# Make it again: bazel fetch --force --repo=@rocm_headers
+# Make it again: bazel fetch --force --repo=@@{repository}
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
@@ -385,7 +387,7 @@ def _rocm_headers_repository_impl(rctx):
         mirrors_line = "hip.toolkit(mirrors = [\"http://HOST/debian\"])",
     )
     libraries = {name: (library.directory, [":" + dep for dep in library.deps]) for name, library in HEADER_LIBRARIES.items()}
-    rctx.file("BUILD.bazel", _HEADERS_BUILD.format(libraries = repr(libraries)), executable = False)
+    rctx.file("BUILD.bazel", _HEADERS_BUILD.format(libraries = repr(libraries), repository = rctx.name), executable = False)
     return None if read_pins(rctx, rctx.attr.lock).offered else reproducible(rctx)
 
 rocm_headers_repository = repository_rule(

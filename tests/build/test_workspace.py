@@ -171,7 +171,7 @@ def test_sandbox_mounts_sources_below_tmp() -> None:
     [
         ("te-manifest.toml", "te_manifest"),
         ("Te.v2.toml", "te_v2"),
-        ("rocm.toml", "m_rocm"),
+        ("python.toml", "m_python"),
         ("torch.toml", "m_torch"),
         ("pip_a.toml", "m_pip_a"),
         ("2.toml", "m_2"),

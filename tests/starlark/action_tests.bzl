@@ -86,7 +86,7 @@ def _kernel_argv_test_impl(ctx):
         asserts.true(env, any([path.endswith("/headers/tests/starlark/testdata/ck.hpp") for path in action.inputs]), "a changed header has to be noticed")
         for path in action.inputs:
             # In a clone and in a consumer alike, whatever manifest and tree.
-            asserts.true(env, path.startswith(("../rules_hip~/", "../rules_hip~~hip~rocm_sdk/")), "another repository in a kernel's key: " + path)
+            asserts.true(env, path.replace("+", "~").startswith(("../rules_hip~/", "../rules_hip~~hip~rocm_sdk/")), "another repository in a kernel's key: " + path)
         asserts.true(env, any([path.endswith("/sdk/libexec/clang") for path in action.inputs]), "the compiler is not an input")
         has_all(env, action.argv, ["--offload-compress", "--offload-compression-level=19"])
         asserts.true(env, "COMPRESSED_BUNDLE_FORMAT_VERSION=2" in action.env, "HIP before ROCm 7 cannot read the device code")
@@ -103,7 +103,7 @@ def _batch_test_impl(ctx):
     batch = _actions(env, "QolaCompile", "/batch.pic.o")
     asserts.true(env, batch.argv[0].endswith("/compile_batch.sh"), "nobody says which kernel does not compile")
     has_all(env, batch.argv, ["-cuid=batch"])
-    sources = ["../rules_hip~/kernels/sources/" + name for name in ["batches/batch.cpp", "kernel_gfx950.cpp", "kernel_more.cpp"]]
+    sources = ["../{}/kernels/sources/{}".format(Label("@rules_hip//kernels").workspace_name, name) for name in ["batches/batch.cpp", "kernel_gfx950.cpp", "kernel_more.cpp"]]
     asserts.equals(env, sources + ["--"], ["../" + word.partition("/external/")[2] for word in batch.argv[1:4]] + [batch.argv[4]])
     asserts.equals(env, "-c", batch.argv[-1], "the script adds the source")
     has_all(env, batch.inputs, sources)

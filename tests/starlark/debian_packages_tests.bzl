@@ -4,9 +4,6 @@ load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load("@rules_hip//repositories:debian_packages.bzl", "cache_directory", "group_text", "lock_time", "offered_directory", "package_url", "parse_lock", "readable_time")
 load("//tests/setup:cache_rule.bzl", "CACHE_RULE")
 
-# What is tested is private on purpose.
-# buildifier: disable=bzl-visibility
-
 _LOCK = """# Fields: name version sha256 suite size path group.
 # snapshot: 20261030T140801Z
 # download-megabytes: 3

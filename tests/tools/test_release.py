@@ -201,3 +201,7 @@ def test_presubmit_of_the_registry(archive: Path, root: str) -> None:
     assert os.path.normpath(os.path.join(module["module_path"], "../..")) == "."
     for task in module["tasks"].values():
         assert task["build_targets"]
+        assert task["platform"] == "${{ platform }}"
+        assert task["bazel"] == "${{ bazel }}"
+    major = (ROOT / ".bazelversion").read_text().split(".")[0]
+    assert f"{major}.x" in module["matrix"]["bazel"]

@@ -13,16 +13,16 @@ from tools.docs.cli import UPDATE
 _HEAD = f"""\
 # Rules, tags and providers
 
-Generated from the docstrings in rules/ by `{UPDATE}`; do not edit. The guide is
+Generated from the docstrings in rules/ and rules_hip/ by `{UPDATE}`; do not edit. The guide is
 [bazel.md](../guide/bazel.md).
 """
-_TAGS = """\
-## Tags in MODULE.bazel
-
+_TAGS = "## Tags in MODULE.bazel\n"
+_EXTENSION = """\
 ```starlark
-qola = use_extension("@qola//rules:extensions.bzl", "qola")
+{name} = use_extension("{file}", "{name}")
 ```
 """
+_FILES = {"hip": "@rules_hip//hip:extensions.bzl", "qola": "@qola//rules:extensions.bzl"}
 _RULES = """\
 ## Rules in BUILD files
 
@@ -64,7 +64,9 @@ def render(
     parts = [_HEAD, _TAGS]
     both = (extensions, hip_extensions)
     for extension in (one for module in both for one in module["module_extension_info"]):
-        parts.append(_text(extension["extension_name"], extension["doc_string"]))
+        called = extension["extension_name"]
+        parts.append(_EXTENSION.format(name=called, file=_FILES[called]))
+        parts.append(_text(called, extension["doc_string"]))
         for tag in sorted(extension["tag_class"], key=lambda tag: str(tag["tag_name"])):
             name = f"{extension['extension_name']}.{tag['tag_name']}"
             parts += _section(name, tag["doc_string"], "Attribute", tag["attribute"])

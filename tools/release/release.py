@@ -309,7 +309,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     entry.add_argument(
         "--maintainer",
         required=True,
-        help="name of whom the registry asks; the Bazel Central Registry refuses a module without",
+        help="the module's maintainer, whom the Bazel Central Registry requires",
     )
     entry.add_argument("--repo", default="qola", help="name of the repository (default: qola)")
     args = parser.parse_args(argv)
