@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from qola.common.suggestions import did_you_mean
 from qola.manifest.constants import MAX_HDIM
 from qola.manifest.values import either
 from qola_base.errors import ExitCode, Finding, QolaError
@@ -202,10 +201,14 @@ class _Keys:
     def _model_type(self) -> str:
         value = self.find("model_type")
         if not isinstance(value, str) or value not in MODEL_TYPES:
-            fix = did_you_mean(value, MODEL_TYPES) if isinstance(value, str) else ""
+            # No guess by spelling: gemma4_text has other head dimensions than gemma3_text.
             more = "for another model, the type of one with the same attention"
-            self.add("model_type", value, f"{either(MODEL_TYPES)}; {more}", fix)
+            self.add("model_type", value, f"{either(MODEL_TYPES)}; {more}")
             return ""
+        for key, meaning in _OTHER_ATTENTION.items():
+            if self.find(key):
+                expected = f"no such key: it means {meaning}, which this reader does not know"
+                self.add(key, self.find(key), expected)
         return value
 
     def _dtype(self) -> str:
@@ -330,6 +333,34 @@ def _every(pattern_key: str, default: int, kind: str) -> Callable[[_Keys, int], 
     return kinds
 
 
+def _no_rope_layers(keys: _Keys, count: int) -> Iterable[str]:
+    """Layers with positions are chunked, and those with a 0 in the list are full: Llama 4."""
+    given = keys.find("no_rope_layers")
+    if not given:
+        return _every("no_rope_layer_interval", 4, CHUNKED)(keys, count)
+    if (
+        not isinstance(given, list)
+        or len(given) != count
+        or any(one not in (0, 1) for one in given)
+    ):
+        keys.add("no_rope_layers", given, f"a list of {count} numbers, 0 or 1")
+        return ()
+    return [CHUNKED if has_positions else FULL for has_positions in given]
+
+
+_OTHER_ATTENTION = {
+    "attention_k_eq_v": "values that are the keys",
+    "attn_layer_indices": "layers without attention",
+    "attn_type_list": "a kind of attention for each layer",
+    "global_head_dim": "another head dimension in layers with full attention",
+    "hybrid_override_pattern": "layers without attention",
+    "index_topk": "sparse attention, to the keys that an indexer selects",
+    "layers_block_type": "layers without attention",
+    "linear_attn_config": "linear attention in some layers",
+    "num_global_key_value_heads": "other heads of K and V in layers with full attention",
+}
+"""Keys of published configurations that change attention, for models like those of MODEL_TYPES."""
+
 _PLAIN = _ModelType(_full)
 _MLA = _ModelType(_full, is_latent=True)
 MODEL_TYPES: Mapping[str, _ModelType] = {
@@ -341,7 +372,7 @@ MODEL_TYPES: Mapping[str, _ModelType] = {
     "gpt_oss": _ModelType(_every("sliding_window_pattern", 2, SLIDING), has_sink=True),
     "granite": _PLAIN,
     "llama": _PLAIN,
-    "llama4_text": _ModelType(_every("no_rope_layer_interval", 4, CHUNKED)),
+    "llama4_text": _ModelType(_no_rope_layers),
     **dict.fromkeys(("mistral", "mixtral"), _ModelType(_window_everywhere)),
     "olmo2": _PLAIN,
     "phi3": _ModelType(_window_everywhere),

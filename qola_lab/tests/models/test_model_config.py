@@ -118,6 +118,17 @@ def findings(values: Any) -> list[tuple[str, str, str, str]]:
             *("sliding_window", "left out", "a whole number above 0"),
         ),
         ({"model_type": "deepseek_v3"}, "kv_lora_rank", "left out", "a whole number above 0"),
+        ({"model_type": "deepseek_v3", "index_topk": 2048}, "index_topk", "2048", "sparse"),
+        ({"global_head_dim": 512}, "global_head_dim", "512", "another head dimension"),
+        ({"linear_attn_config": {"kda": [1]}}, "linear_attn_config", '{"kda": [1]}', "linear"),
+        (
+            {"model_type": "llama4_text", "no_rope_layers": [1, 0]},
+            *("no_rope_layers", "[1, 0]", "a list of 4 numbers, 0 or 1"),
+        ),
+        (
+            {"model_type": "llama4_text", "no_rope_layers": [1, 0, [1], 1]},
+            *("no_rope_layers", "[1, 0, [1], 1]", "a list of 4 numbers, 0 or 1"),
+        ),
     ],
 )
 def test_wrong_values(changes: dict[str, Any], place: str, found: str, expected: str) -> None:
@@ -143,10 +154,21 @@ def test_windows_of_qwen(window: int | None, first: int, windows: dict[int, int]
     assert found == windows
 
 
+def test_listed_layers_of_llama_4() -> None:
+    """Prevents: the interval of a configuration that beats its list of layers."""
+    fields = {"no_rope_layers": [1, 1, 0, 0], "no_rope_layer_interval": 2, "index_topk": None}
+    text = json.dumps({**BASE, "model_type": "llama4_text", "attention_chunk_size": 64, **fields})
+    found = {
+        g.layers: g.attention.chunk for g in parse_model(text, "my.json").groups if g.attention
+    }
+    assert found == {(0, 1): 64, (2, 3): 0}
+
+
 def test_unknown_model_types() -> None:
     """Prevents: kernels for a model type whose attention qola does not know."""
-    ((place, found, expected, fix),) = findings({**BASE, "model_type": "lama"})
-    assert (place, found, fix) == ("my.json model_type", '"lama"', 'did you mean "llama"?')
+    # A name that is close to a known one is another attention.
+    ((place, found, expected, fix),) = findings({**BASE, "model_type": "gemma4_text"})
+    assert (place, found, fix) == ("my.json model_type", '"gemma4_text"', "")
     assert "mixtral" in expected
     assert "the type of one with the same attention" in expected
 
