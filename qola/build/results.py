@@ -82,10 +82,12 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
     If several targets failed with the same message, the first one is named, the others counted.
     """
     by_words: dict[tuple[str, ...], list[FailedAction]] = {}
-    failed = {label: events.failed[label] for label in result.failures if label in events.failed}
+    failed = failed_below(result, events)
     # Kernel instances first, which the manifest selects; other sources fail for the same reasons.
-    order = sorted(failed.items(), key=lambda item: (item[1].mnemonic != KERNEL_COMPILE, item[0]))
-    for _, action in order:
+    for label in sorted(
+        failed, key=lambda label: (failed[label].mnemonic != KERNEL_COMPILE, label)
+    ):
+        action = failed[label]
         by_words.setdefault(first_errors(messages_of(action)), []).append(action)
     lines = []
     for words, (first, *same) in list(by_words.items())[:_SHOWN_FAILURES]:
@@ -102,8 +104,13 @@ def describe_failure(result: TargetResult, events: EventReader) -> str:
 
 def broken_below(result: TargetResult, events: EventReader) -> list[str]:
     """Return the sorted names of a module's kernel instances and targets that failed."""
-    failed = (events.failed[label] for label in result.failures if label in events.failed)
-    return sorted(name for action in failed for name in failed_in(action))
+    failed = failed_below(result, events)
+    return sorted(name for action in failed.values() for name in failed_in(action))
+
+
+def failed_below(result: TargetResult, events: EventReader) -> dict[str, FailedAction]:
+    """Return the failed actions that a target depends on, by label."""
+    return {label: events.failed[label] for label in result.failures if label in events.failed}
 
 
 def failed_in(action: FailedAction) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ load("//lib:compile.bzl", "compile_hip", "own_hip_command")
 load("//lib:finding.bzl", "finding")
 load("//lib:settings.bzl", "KNOWN_ARCHS")
 load("//rocm:compiler.bzl", "PINNED_COMPILER")
-load(":toolchain.bzl", "find_hip_compiler")
+load(":toolchain.bzl", "HIP_TOOLCHAIN_TYPE")
 
 SOURCES = [".hip", ".cu", ".cpp", ".cc", ".cxx"]
 HEADERS = [".h", ".hpp", ".hh", ".hxx", ".cuh", ".hip.h", ".inc", ".inl", ".ipp"]
@@ -113,18 +113,18 @@ def _sanitizes_addresses(flags):
 def _check_sanitizer(ctx, archs, pinned):
     """Fails if device code would be sanitized, and cannot be."""
     fragment = ctx.fragments.cpp
+    of_device = ctx.attr._all_device_copts[BuildSettingInfo].value + ctx.attr.device_copts
     ignored = [arch for arch in archs if not ":xnack+" in arch]
-    if ignored and _sanitizes_addresses(ctx.attr.device_copts):
+    if ignored and _sanitizes_addresses(of_device):
         fail(finding(
             "device code that clang does not sanitize",
-            place = "{}: device_copts".format(ctx.label),
+            place = "{}: device_copts, its own or --@rules_hip//hip:device_copts".format(ctx.label),
             found = "-fsanitize=address for " + ", ".join(ignored),
             expected = "archs with xnack+: clang ignores the flag for others",
             fix = "archs = [\"{}:xnack+\"], or move the flag to host_copts".format(ignored[0].partition(":")[0]),
         ))
     sanitized = [arch for arch in archs if ":xnack+" in arch]
-    flags = fragment.copts + fragment.cxxopts + ctx.attr.copts + ctx.attr.device_copts
-    flags += ctx.attr._all_copts[BuildSettingInfo].value + ctx.attr._all_device_copts[BuildSettingInfo].value
+    flags = fragment.copts + fragment.cxxopts + ctx.attr._all_copts[BuildSettingInfo].value + ctx.attr.copts + of_device
     if pinned and sanitized and _sanitizes_addresses(flags):
         fail(finding(
             "the address sanitizer for device code is not part of the pinned ROCm",
@@ -136,11 +136,10 @@ def _check_sanitizer(ctx, archs, pinned):
 
 def rocm_features(ctx):
     """Returns cc_features of the ROCm toolchain, for a rule with COMPILE_ATTRS."""
-    compiler = find_hip_compiler(ctx)
     return cc_features(
         ctx,
-        toolchain = compiler.cc,
-        type = compiler.type,
+        toolchain = ctx.toolchains[HIP_TOOLCHAIN_TYPE].compiler,
+        type = HIP_TOOLCHAIN_TYPE,
         # Their flags are for host and device code.
         unsupported = ["coverage", "gcc_coverage_map_format", "llvm_coverage_map_format"],
     )

@@ -3,15 +3,11 @@
 load("//lib:transitions.bzl", "TRANSITION_ATTRS", "kernel_transition")
 load("//rocm:compiler.bzl", "RocmCompilerInfo")
 
-_TYPE = Label("//hip:toolchain_type")
+HIP_TOOLCHAIN_TYPE = Label("//hip:toolchain_type")
 
 def use_hip_toolchain():
     """Returns the value of a rule's `toolchains` with the HIP toolchain, by which Bazel chooses where actions run."""
-    return [config_common.toolchain_type(_TYPE, mandatory = True)]
-
-def find_hip_compiler(ctx):
-    """Returns struct(cc, type) of a rule with use_hip_toolchain(): CcToolchainInfo of the compiler, and the type for `toolchain` of actions."""
-    return struct(cc = ctx.toolchains[_TYPE].compiler, type = _TYPE)
+    return [config_common.toolchain_type(HIP_TOOLCHAIN_TYPE, mandatory = True)]
 
 def _hip_toolchain_impl(ctx):
     return [platform_common.ToolchainInfo(compiler = ctx.attr._compiler[0][RocmCompilerInfo].toolchain)]

@@ -289,6 +289,9 @@ def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None, apt_helper 
       groups: names of groups; None: all.
       apt_helper: path of apt's program that downloads a file.
       snapshot: where Debian's archive is, in all its states.
+
+    Returns:
+      The pins, as read_pins returns them.
     """
     pins = read_pins(rctx, lock)
     if pins.offered:
@@ -328,6 +331,7 @@ def fetch_packages(rctx, lock, mirrors, mirrors_line, groups = None, apt_helper 
         if store:
             _run(rctx, "kept", ["sh", "-c", _COPY + _KEEP, "_", group, store])
     _mark(rctx, pins.place, "fetched", "wanted")
+    return pins
 
 # Hard links where both are on one file system, else copies.
 _COPY = """

@@ -380,7 +380,7 @@ cc_library(
 """
 
 def _rocm_headers_repository_impl(rctx):
-    fetch_packages(
+    pins = fetch_packages(
         rctx,
         lock = rctx.attr.lock,
         mirrors = rctx.attr.mirrors,
@@ -388,7 +388,7 @@ def _rocm_headers_repository_impl(rctx):
     )
     libraries = {name: (library.directory, [":" + dep for dep in library.deps]) for name, library in HEADER_LIBRARIES.items()}
     rctx.file("BUILD.bazel", _HEADERS_BUILD.format(libraries = repr(libraries), repository = rctx.name), executable = False)
-    return None if read_pins(rctx, rctx.attr.lock).offered else reproducible(rctx)
+    return None if pins.offered else reproducible(rctx)
 
 rocm_headers_repository = repository_rule(
     implementation = _rocm_headers_repository_impl,

@@ -5,7 +5,7 @@ load("@rules_cc//cc:defs.bzl", "CcInfo", "cc_binary", "cc_library", "cc_shared_l
 load("@rules_hip//hip:defs.bzl", "hip_code_object", "hip_library", "hip_test")
 load("//rules:defs.bzl", "qola_cc_library")
 load(":actions.bzl", "action_of", "archs_of", "has_all")
-load(":refusal_tests.bzl", "refused_test")
+load(":refusal_tests.bzl", "make_refused_test", "refused_test")
 
 _ARCHS = ["gfx942", "gfx950"]
 
@@ -186,6 +186,8 @@ _checked_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED,
 })
 _gpu_program_test = analysistest.make(_program_test_impl, attrs = _EMULATED, config_settings = {_RUN: "gpu"})
 
+_unsanitized_by_flag_test = make_refused_test({str(Label("@rules_hip//hip:device_copts")): ["-fsanitize=address"]})
+
 # By test: what is refused, and parts of the error.
 _REFUSED = {
     # Prevents: a library without device code, because nobody named an arch.
@@ -277,4 +279,12 @@ def hip_test_suite(name):
         rule(name = test, size = "small", target_under_test = target, **attributes)
     for test, (target, parts) in _REFUSED.items():
         refused_test(name = test, size = "small", parts = parts, target_under_test = target)
-    native.test_suite(name = name, tests = tests.keys() + _REFUSED.keys())
+
+    # Prevents: the same for a flag of all HIP sources, which no target shows.
+    _unsanitized_by_flag_test(
+        name = "hip_unsanitized_by_flag_test",
+        size = "small",
+        parts = ["device code that clang does not sanitize", "--@rules_hip//hip:device_copts"],
+        target_under_test = ":hip_one",
+    )
+    native.test_suite(name = name, tests = tests.keys() + _REFUSED.keys() + ["hip_unsanitized_by_flag_test"])

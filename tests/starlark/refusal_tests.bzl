@@ -97,11 +97,16 @@ def _refused_test_impl(ctx):
         asserts.expect_failure(env, part)
     return analysistest.end(env)
 
-refused_test = analysistest.make(
-    _refused_test_impl,
-    attrs = {"parts": attr.string_list(doc = "Parts of the error.", mandatory = True)},
-    expect_failure = True,
-)
+def make_refused_test(config_settings = {}):
+    """Returns a rule of tests of a target that is refused with these settings."""
+    return analysistest.make(
+        _refused_test_impl,
+        attrs = {"parts": attr.string_list(doc = "Parts of the error.", mandatory = True)},
+        config_settings = config_settings,
+        expect_failure = True,
+    )
+
+refused_test = make_refused_test()
 
 def refusal_test_suite(name):
     """Declares the bundles and the tests of this file.

@@ -25,12 +25,14 @@ def _is_ours(name):
     """Whether .gitignore has no line for a file or directory."""
     return name not in ["__pycache__", "_ruleset"] and not name.startswith("bazel-") and not name.endswith((".pyc", ".egg-info"))
 
-def _link(path, place, depth, root):
+def _link(root, name):
     """Returns the target of a link to a directory of the checkout, relative to the link; None for another path."""
+    path = root.get_child(name)
+    top = str(root.realpath) + "/"
     real = str(path.realpath)
-    if real == place or not path.is_dir or not real.startswith(root + "/"):
+    if not path.is_dir or real == top + name or not real.startswith(top):
         return None
-    return "../" * depth + real.removeprefix(root + "/")
+    return "../" * name.count("/") + real.removeprefix(top)
 
 def _checkout_impl(rctx):
     root = rctx.workspace_root
@@ -53,7 +55,7 @@ def _checkout_impl(rctx):
                 name = directory + "/" + path.basename
                 if not _is_ours(path.basename):
                     continue
-                link = _link(path, str(root.realpath) + "/" + name, name.count("/"), str(root.realpath))
+                link = _link(root, name)
                 if link:
                     links.append(name + " -> " + link)
                 elif path.is_dir:
